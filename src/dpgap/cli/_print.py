@@ -1,0 +1,51 @@
+"""What every verb prints with: JSON whose infinities are strings, and tables for people."""
+
+import json
+import math
+from collections.abc import Sequence
+from dataclasses import fields, is_dataclass
+from typing import Any, Literal
+
+AdjacencyName = Literal["add-remove", "replace-one", "zero-out"]
+ThreatModelName = Literal["final", "full-state", "final-gradient", "full-state-gradient"]
+
+
+def print_json(content: Any) -> None:
+    """Print ``content`` as JSON: records as objects, infinities as the strings "inf" and "-inf"."""
+    print(json.dumps(_plain(content), indent=2, allow_nan=False))
+
+
+def _plain(content: Any) -> Any:
+    if is_dataclass(content):
+        return {field.name: _plain(getattr(content, field.name)) for field in fields(content)}
+    if isinstance(content, dict):
+        return {key: _plain(value) for key, value in content.items()}
+    if isinstance(content, list | tuple):
+        return [_plain(value) for value in content]
+    if isinstance(content, float) and math.isinf(content):
+        return "inf" if content > 0 else "-inf"
+    return content
+
+
+def print_table(title: str, header: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
+    """Print a table; wider than the screen it wraps within cells, and nothing is cut off."""
+    from rich.box import SIMPLE_HEAD
+    from rich.console import Console
+    from rich.table import Table
+
+    table = Table(title=title, box=SIMPLE_HEAD, title_justify="left", title_style="bold")
+    for column, name in enumerate(header):
+        numeric = all(row[column][:1] in "-0123456789i" for row in rows)
+        table.add_column(name, justify="right" if numeric else "left", overflow="fold")
+    for row in rows:
+        table.add_row(*row)
+    Console(highlight=False).print(table)
+
+
+def shown(value: float | None, digits: int = 2) -> str:
+    """A number for a table: "-" for None, "inf" for infinity.
+
+    >>> shown(1.005, 3), shown(float("inf")), shown(None)
+    ('1.005', 'inf', '-')
+    """
+    return "-" if value is None else f"{value:.{digits}f}"
