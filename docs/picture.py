@@ -15,7 +15,7 @@ from rich.text import Text
 
 ROOT = Path(__file__).parents[1]
 COMMAND = ("dpgap", "bound", "examples/inside.csv", "examples/outside.csv")
-COLUMNS = 110
+COLUMNS = 84
 
 
 def terminal_output() -> str:

@@ -12,9 +12,16 @@ if TYPE_CHECKING:
     from dpgap.privacy.accounting import UpperBound, calibrate
     from dpgap.privacy.counts import AuditScores, read_scores
     from dpgap.privacy.estimators import ClopperPearson, Gaussian, Jeffreys, JointBeta, SubsampledGaussian
-    from dpgap.privacy.lower_bound import LowerBound, lower_bound
+    from dpgap.privacy.every_record import RecordBounds, bound_every_record, strongest_record
+    from dpgap.privacy.guesses import BestGuesses, FixedGuesses, GuessGrid, HeldOutCanaries
+    from dpgap.privacy.lower_bound import LowerBound, lower_bound, one_record_bound
     from dpgap.privacy.mechanism import Adjacency, BallsInBins, Mechanism, Poisson, Shuffled
+    from dpgap.privacy.one_run import one_run_bound
+    from dpgap.privacy.paper import Paper, paper_bound
+    from dpgap.privacy.planner import Plan, plan
     from dpgap.privacy.rules import AllThresholds, Band, Bonferroni, Fixed, HeldOut
+    from dpgap.privacy.sequential import SequentialAudit
+    from dpgap.privacy.study import finite_sample_study
 
 __all__ = [
     "Adjacency",
@@ -22,12 +29,16 @@ __all__ = [
     "AuditScores",
     "BallsInBins",
     "Band",
+    "BestGuesses",
     "Bonferroni",
     "ClopperPearson",
     "DpgapError",
     "Fixed",
+    "FixedGuesses",
     "Gaussian",
+    "GuessGrid",
     "HeldOut",
+    "HeldOutCanaries",
     "IncomparableBounds",
     "InvalidInput",
     "Jeffreys",
@@ -35,14 +46,25 @@ __all__ = [
     "LowerBound",
     "Mechanism",
     "NoAnswer",
+    "Paper",
+    "Plan",
     "Poisson",
+    "RecordBounds",
+    "SequentialAudit",
     "Shuffled",
     "SubsampledGaussian",
     "UpperBound",
     "__version__",
+    "bound_every_record",
     "calibrate",
+    "finite_sample_study",
     "lower_bound",
+    "one_record_bound",
+    "one_run_bound",
+    "paper_bound",
+    "plan",
     "read_scores",
+    "strongest_record",
 ]
 
 __version__ = version("dpgap")
@@ -52,9 +74,16 @@ _NAMES_IN = {
     "dpgap.privacy.accounting": ("UpperBound", "calibrate"),
     "dpgap.privacy.counts": ("AuditScores", "read_scores"),
     "dpgap.privacy.estimators": ("ClopperPearson", "Gaussian", "Jeffreys", "JointBeta", "SubsampledGaussian"),
-    "dpgap.privacy.lower_bound": ("LowerBound", "lower_bound"),
+    "dpgap.privacy.every_record": ("RecordBounds", "bound_every_record", "strongest_record"),
+    "dpgap.privacy.guesses": ("BestGuesses", "FixedGuesses", "GuessGrid", "HeldOutCanaries"),
+    "dpgap.privacy.lower_bound": ("LowerBound", "lower_bound", "one_record_bound"),
     "dpgap.privacy.mechanism": ("Adjacency", "BallsInBins", "Mechanism", "Poisson", "Shuffled"),
+    "dpgap.privacy.one_run": ("one_run_bound",),
+    "dpgap.privacy.paper": ("Paper", "paper_bound"),
+    "dpgap.privacy.planner": ("Plan", "plan"),
     "dpgap.privacy.rules": ("AllThresholds", "Band", "Bonferroni", "Fixed", "HeldOut"),
+    "dpgap.privacy.sequential": ("SequentialAudit",),
+    "dpgap.privacy.study": ("finite_sample_study",),
 }
 _MODULE_OF = {name: module for module, names in _NAMES_IN.items() for name in names}
 

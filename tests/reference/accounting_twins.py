@@ -172,9 +172,10 @@ def renyi_integer(q, sigma, order):
     with mpmath.workdps(40):
         q, sigma = mpmath.mpf(q), mpmath.mpf(sigma)
         total = mpmath.fsum(
-            mpmath.binomial(order, k) * (1 - q) ** (order - k) * q**k * mpmath.exp((k * k - k) / (2 * sigma**2))
+            mpmath.binomial(order, k)
+            * (1 - q) ** (order - k)
+            * q**k
+            * mpmath.exp((k * k - k) / (2 * sigma**2))
             for k in range(order + 1)
         )
         return float(mpmath.log(total) / (order - 1))
-
-

@@ -2,6 +2,8 @@
 
 import json
 import math
+import os
+import sys
 from collections.abc import Sequence
 from dataclasses import fields, is_dataclass
 from typing import Any, Literal
@@ -28,18 +30,30 @@ def _plain(content: Any) -> Any:
 
 
 def print_table(title: str, header: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
-    """Print a table; wider than the screen it wraps within cells, and nothing is cut off."""
+    """Print a table; wider than the screen it wraps within cells, and nothing is cut off.
+
+    A pipe or a file has no width: there the table takes what it needs, up to 100 columns.
+    """
     from rich.box import SIMPLE_HEAD
     from rich.console import Console
     from rich.table import Table
 
-    table = Table(title=title, box=SIMPLE_HEAD, title_justify="left", title_style="bold")
+    table = Table(
+        title=title,
+        box=SIMPLE_HEAD,
+        title_justify="left",
+        title_style="bold",
+        padding=0,
+        pad_edge=False,
+        show_edge=False,
+    )
     for column, name in enumerate(header):
         numeric = all(row[column][:1] in "-0123456789i" for row in rows)
         table.add_column(name, justify="right" if numeric else "left", overflow="fold")
     for row in rows:
         table.add_row(*row)
-    Console(highlight=False).print(table)
+    has_width = sys.stdout.isatty() or "COLUMNS" in os.environ
+    Console(highlight=False, width=None if has_width else 100).print(table)
 
 
 def shown(value: float | None, digits: int = 2) -> str:

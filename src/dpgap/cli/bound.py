@@ -46,8 +46,8 @@ class Options:
 
 
 def bound(
-    inside: Annotated[Path, tyro.conf.Positional],
-    outside: Annotated[Path, tyro.conf.Positional],
+    inside: Annotated[Path, tyro.conf.Positional, tyro.conf.arg(metavar="IN")],
+    outside: Annotated[Path, tyro.conf.Positional, tyro.conf.arg(metavar="OUT")],
     options: Annotated[Options, tyro.conf.arg(name="")],
 ) -> None:
     """Lower bounds on the privacy loss, from the scores of models with and without the canary.
@@ -72,7 +72,11 @@ def bound(
 
 
 def _every_bound(scores: "AuditScores", options: Options) -> "list[LowerBound]":
-    """Every estimator with every rule that the options allow, the strongest claims first."""
+    """Every estimator with every rule that the options allow: certified ones first, never by their value.
+
+    The first is the headline. It is named in advance, as the largest of several is certified by none: the
+    user's own thresholds if there are any, else the band.
+    """
     from dpgap.privacy.lower_bound import lower_bound
     from dpgap.privacy.mechanism import Adjacency
     from dpgap.privacy.rules import VALIDITIES
@@ -90,7 +94,7 @@ def _every_bound(scores: "AuditScores", options: Options) -> "list[LowerBound]":
         for estimator in _estimators(options)
         for rule in _rules(options)
     ]
-    return sorted(bounds, key=lambda found: (VALIDITIES.index(found.validity), -found.value))
+    return sorted(bounds, key=lambda found: VALIDITIES.index(found.validity))
 
 
 def _estimators(options: Options) -> "list[Estimator]":
@@ -114,11 +118,13 @@ def _rules(options: Options) -> "list[Rule]":
     from dpgap.privacy.rules import AllThresholds, Band, Bonferroni, Fixed, HeldOut
 
     rules: list[Rule] = [Band(), HeldOut(seed=options.seed), AllThresholds()]
-    if len(options.threshold) == 1:
-        rules.append(Fixed(options.threshold[0]))
-    if len(options.threshold) > 1:
-        rules.append(Bonferroni(options.threshold))
-    return rules
+    match options.threshold:
+        case ():
+            return rules
+        case (threshold,):
+            return [Fixed(threshold), *rules]
+        case several:
+            return [Bonferroni(several), *rules]
 
 
 def _paper_columns(scores: "AuditScores", options: Options) -> "list[LowerBound]":
@@ -143,44 +149,36 @@ def _paper_columns(scores: "AuditScores", options: Options) -> "list[LowerBound]
 
 
 def _print(bounds: "list[LowerBound]", scores: "AuditScores") -> None:
-    best, worlds = bounds[0], (scores.inside.size, scores.outside.size)
+    headline, sizes = bounds[0], (scores.inside.size, scores.outside.size)
     print_table(
-        f"eps_lb at delta {best.delta:g}, from {worlds[0]} scores inside and {worlds[1]} outside",
-        (
-            "eps_lb",
-            "validity",
-            "estimator",
-            "rule",
-            "confidence",
-            "two-sided interval",
-            "threshold",
-            "FPR",
-            "FNR",
-        ),
+        f"eps_lb at delta {headline.delta:g}: {sizes[0]} scores inside, {sizes[1]} outside",
+        ("eps_lb", "validity", "estimator", "rule", "interval", "at score", "FPR, FNR"),
         [
             (
                 shown(found.value),
                 found.validity,
                 found.estimator,
                 found.rule,
-                f"{found.confidence:.0%}",
                 _shown_interval(found.interval),
-                shown(found.threshold, 4),
-                shown(found.fpr, 3),
-                shown(found.fnr, 3),
+                shown(found.threshold),
+                f"{shown(found.fpr)} {shown(found.fnr)}",
             )
             for found in bounds
         ],
     )
-    if best.validity == "certified":
+    if headline.validity == "certified":
         print(
-            f"Certified: the privacy loss is at least {best.value:.2f} at delta {best.delta:g} "
-            f"({best.adjacency.value}, {best.threat_model}), with confidence {best.confidence:.0%}."
+            f"Certified by the {headline.rule} rule, with confidence {headline.confidence:.0%}: the privacy "
+            f"loss at delta\n{headline.delta:g} is at least {headline.value:.2f} "
+            f"({headline.adjacency.value}, {headline.threat_model})."
         )
-    print("Heuristic and model-based values are no proof; intervals marked * only describe the scores.")
+    print(
+        "Choose one row before looking: the largest of several proves nothing, and neither do\n"
+        "heuristic and model-based rows. Intervals marked * only describe how a bound varies."
+    )
 
 
 def _shown_interval(interval: "Interval | None") -> str:
     if interval is None:
         return "-"
-    return f"{interval.low:.2f} to {interval.high:.2f}{' *' if interval.descriptive else ''}"
+    return f"{interval.low:.1f}-{interval.high:.1f}{'*' if interval.descriptive else ''}"

@@ -367,13 +367,13 @@ def _grids(steps: Steps, delta: float) -> Iterator[_Composed]:
     """The composed loss on finer and finer grids, as far as they fit into memory."""
     log_tail = _log_tail(steps, delta)
     loss = Loss(steps, log_tail)
-    width = min(loss.spread / 2, _WIDEST_CELL)
-    composed_extent = loss.composed_extent()
-    while (
-        loss.extent / width <= _LARGEST_STEP_CELLS
-        and composed_extent / width <= _LARGEST_COMPOSED_CELLS
-        and width >= min(loss.finest, loss.spread / 2)
-    ):
+    width = max(min(loss.spread / 2, _WIDEST_CELL), loss.finest)
+    finest = max(
+        loss.finest,
+        loss.extent / _LARGEST_STEP_CELLS,
+        loss.composed_extent() / _LARGEST_COMPOSED_CELLS,
+    )
+    while width >= finest:
         yield _compose(steps, width, log_tail)
         width /= 2
 
@@ -383,7 +383,7 @@ def _one_grid(steps: Steps, *, fineness: int, cells: int) -> _Composed | None:
     log_tail = _log_tail(steps, _TRADEOFF_DELTA)
     loss = Loss(steps, log_tail)
     width = max(
-        loss.spread / fineness, loss.extent / cells, loss.composed_extent() / (32 * cells), loss.finest
+        loss.spread / fineness, loss.extent / cells, loss.composed_extent() / (16 * cells), loss.finest
     )
     return _compose(steps, width, log_tail) if width <= _WIDEST_CELL else None
 

@@ -5,6 +5,7 @@ import json
 import zipfile
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any, cast
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -154,24 +155,28 @@ def _only(file: Path, fields: list[str]) -> str:
 
 
 def _read_numpy(file: Path) -> ArrayLike:
-    loaded = np.load(file, allow_pickle=False)
-    if isinstance(loaded, np.ndarray):
+    loaded: Any = np.load(file, allow_pickle=False)
+    if not isinstance(loaded, np.lib.npyio.NpzFile):
         return loaded
     with loaded:
-        return loaded[_only(file, list(loaded.files))]
+        return cast("Floats", loaded[_only(file, list(loaded.files))])
 
 
 def _read_csv(file: Path) -> ArrayLike:
-    with file.open(encoding="utf-8-sig") as lines:
-        head = [cell.strip() for cell in next(csv.reader(lines), [])]
-    if not head:
-        return []
+    rows = [line for line in file.read_text(encoding="utf-8-sig").splitlines() if line.strip()]
+    head = [cell.strip() for line in csv.reader(rows[:1]) for cell in line]
+    column = None
+    if not all(map(_is_number, head)):
+        column, rows = head.index(_only(file, head)), rows[1:]
+    return np.loadtxt(rows, delimiter=",", quotechar='"', usecols=column, ndmin=1) if rows else []
+
+
+def _is_number(cell: str) -> bool:
     try:
-        [float(cell) for cell in head]
+        float(cell)
     except ValueError:
-        column = head.index(_only(file, head))
-        return np.loadtxt(file, delimiter=",", quotechar='"', skiprows=1, usecols=column, ndmin=1)
-    return np.loadtxt(file, delimiter=",", ndmin=1, encoding="utf-8-sig")
+        return False
+    return True
 
 
 def _read_txt(file: Path) -> ArrayLike:
@@ -180,4 +185,7 @@ def _read_txt(file: Path) -> ArrayLike:
 
 def _read_json(file: Path) -> ArrayLike:
     content = json.loads(file.read_text(encoding="utf-8"))
-    return content[_only(file, list(content))] if isinstance(content, dict) else content
+    if isinstance(content, dict):
+        fields = cast("dict[str, Any]", content)
+        return fields[_only(file, [*fields])]
+    return content

@@ -10,12 +10,15 @@ from numpy.typing import ArrayLike, NDArray
 from scipy.special import betaincc, betaincinv, ndtri
 
 from dpgap.privacy.accounting import tradeoff
+from dpgap.privacy.counts import ErrorCounts
 from dpgap.privacy.intervals import clopper_pearson_upper, jeffreys_upper
 from dpgap.privacy.mechanism import Adjacency, Mechanism, Poisson
 from dpgap.privacy.rules import Candidates, Validity
 from dpgap.privacy.tradeoff import TradeOff, gaussian_epsilon
 
 Floats = NDArray[np.float64]
+
+_LEAST_NOISE = 2.0**-20
 
 
 class Estimator(ABC):
@@ -36,6 +39,12 @@ class Estimator(ABC):
     @abstractmethod
     def quantile(self, fpr: Floats, fnr: Floats, delta: float, share: float) -> float:
         """The ``share`` quantile of the epsilons that pairs of error rates, known exactly, refute."""
+
+    def interval(
+        self, candidates: Candidates, index: int, delta: float, confidence: float
+    ) -> tuple[float, float] | None:
+        """Its own two-sided interval for the epsilon of a candidate, if it has one."""
+        return None
 
     def limits(self, candidates: Candidates) -> tuple[Floats, Floats]:
         """The upper limits of both error rates at every candidate."""
@@ -175,7 +184,7 @@ class JointBeta(Estimator):
     """The posterior of both rates at once, under Jeffreys' priors (Zanella-Beguelin et al. 2023).
 
     eps_lb is the largest eps such that the rates satisfy (eps, delta)-DP, in both directions, with
-    posterior probability at most the level. Only the 16 candidates that are best by `Jeffreys` are tried.
+    posterior probability at most the level. Only the 8 candidates that are best by `Jeffreys` are tried.
 
     **Guarantees**: Bayesian, with that prior on each rate; none over repetitions.
     """
@@ -191,14 +200,19 @@ class JointBeta(Estimator):
     def best(self, candidates: Candidates, delta: float) -> tuple[int, float]:
         """The candidate whose posterior refutes most."""
         strength = Jeffreys().strength(*self.limits(candidates), delta)
-        few = np.sort(np.argsort(-strength, kind="stable")[:16])
-        charged = candidates.charged
-        posterior = _Posterior(
-            charged.false_positives[few], charged.n_outside, charged.false_negatives[few], charged.n_inside
-        )
-        epsilons = posterior.refuted(candidates.fpr_level[few] + candidates.fnr_level[few], delta)
+        few = np.sort(np.argsort(-strength, kind="stable")[:8])
+        level = candidates.fpr_level[few] + candidates.fnr_level[few]
+        epsilons = _Posterior(candidates.charged, few).refuted(level, delta)
         index = int(np.argmax(epsilons))
         return int(few[index]), float(epsilons[index])
+
+    def interval(
+        self, candidates: Candidates, index: int, delta: float, confidence: float
+    ) -> tuple[float, float]:
+        """The central interval of the posterior."""
+        posterior, tail = _Posterior(candidates.seen, np.array([index])), (1 - confidence) / 2
+        low, high = (posterior.refuted(np.array([level]), delta)[0] for level in (tail, 1 - tail))
+        return float(low), float(high)
 
     def quantile(self, fpr: Floats, fnr: Floats, delta: float, share: float) -> float:
         """As of Clopper-Pearson: rates that are known have no posterior left."""
@@ -215,14 +229,12 @@ def _quadrature() -> tuple[Floats, Floats]:
 class _Posterior:
     """The posterior of (fpr, fnr) at several candidates, integrated over the quantiles of fpr."""
 
-    def __init__(
-        self, false_positives: ArrayLike, n_outside: int, false_negatives: ArrayLike, n_inside: int
-    ) -> None:
-        positives = np.asarray(false_positives, dtype=np.float64)[:, None]
-        negatives = np.asarray(false_negatives, dtype=np.float64)[:, None]
-        self._fnr_beta = negatives + 0.5, n_inside - negatives + 0.5
+    def __init__(self, errors: ErrorCounts, at: NDArray[np.int64]) -> None:
+        positives = errors.false_positives[at, None] + 0.5
+        negatives = errors.false_negatives[at, None] + 0.5
         shares, self._weights = _quadrature()
-        self._fpr = betaincinv(positives + 0.5, n_outside - positives + 0.5, shares)
+        self._fpr = betaincinv(positives, errors.n_outside + 1 - positives, shares)
+        self._fnr_beta = negatives, errors.n_inside + 1 - negatives
 
     def private(self, epsilon: Floats, delta: float) -> Floats:
         """The probability that the rates satisfy (epsilon, delta)-DP."""
@@ -235,7 +247,7 @@ class _Posterior:
         low, high = np.zeros_like(level), np.ones_like(level)
         while np.any(short := self.private(high, delta) <= level):
             low, high = np.where(short, high, low), np.where(short, 2 * high, high)
-        for _ in range(30):
+        for _ in range(20):
             middle = (low + high) / 2
             below = self.private(middle, delta) <= level
             low, high = np.where(below, middle, low), np.where(below, high, middle)
@@ -287,7 +299,7 @@ class SubsampledGaussian(Estimator):
     def _refuted_noise(self, fpr: Floats, fnr: Floats, share: float, delta: float) -> float:
         """The smallest noise, to 0.1 %, that all but a ``share`` of the points refute; 1 means any point.
 
-        Without any, the first power of two whose epsilon is 0.
+        Without any, the first power of two whose epsilon is 0; if error rates of 0 refute all noise, none.
         """
 
         def refuted(noise: float) -> bool:
@@ -300,6 +312,8 @@ class SubsampledGaussian(Estimator):
             high *= 2
         low = high / 2
         while refuted(low):
+            if low < _LEAST_NOISE:
+                return 0.0
             low, high = low / 2, low
         while high / low > 1.001:
             middle = float(np.sqrt(low * high))

@@ -66,7 +66,7 @@ def bound_every_record(
 
     >>> scores = np.arange(200.0)[None, :]
     >>> round(float(bound_every_record(scores, scores >= 100).values[0]), 2)
-    2.89
+    3.02
     """
     _check.delta(delta)
     _check.probability(confidence=confidence)
@@ -146,8 +146,9 @@ def _limit_tables(
     offset = np.zeros(models + 1, dtype=np.int64)
     offset[sizes] = np.cumsum(sizes + 1) - (sizes + 1)
     limits: list[Floats] = []
-    for size in sizes.tolist():
-        counts, levels = np.arange(size + 1), np.full(size + 1, level / 2)
+    for size in map(int, sizes):
+        counts = np.arange(size + 1, dtype=np.int64)
+        levels = np.full(size + 1, level / 2)
         if isinstance(rule, Band):
             band = band_levels(size, level / 2)
             counts, levels = band.counts, band.levels
@@ -159,12 +160,13 @@ def _strongest_tests(
     scores: Floats, included: Bits, tables: tuple[tuple[Floats, Floats], ...], offset: Ints
 ) -> tuple[Floats, Floats]:
     """The largest strength of each row over all thresholds, and the threshold."""
-    models = scores.shape[1]
+    models = int(scores.shape[1])
     order = np.argsort(-scores, axis=1)
     ranked = np.take_along_axis(scores, order, axis=1)
     caught = np.cumsum(np.take_along_axis(included, order, axis=1), axis=1)
     n_inside = caught[:, -1:]
-    false_positives = np.arange(1, models + 1) - caught + offset[models - n_inside]
+    flagged = np.arange(1, models + 1, dtype=np.int64)
+    false_positives = flagged - caught + offset[models - n_inside]
     false_negatives = n_inside - caught + offset[n_inside]
     strength = np.fmax.reduce([fpr[false_positives] + fnr[false_negatives] for fpr, fnr in tables])
     strength[:, :-1][ranked[:, :-1] == ranked[:, 1:]] = -np.inf

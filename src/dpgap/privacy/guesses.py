@@ -40,8 +40,18 @@ def largest_refuted(refuted: Callable[[float], bool], low: float = 0.0) -> float
     return low
 
 
-def read_scores(scores: ArrayLike) -> Floats:
-    """One finite or infinite number per canary; anything else is refused by name."""
+def read_canaries(scores: ArrayLike, included: ArrayLike) -> tuple[Floats, Bits]:
+    """A score that is not NaN and a bit for each canary; anything else is refused by name."""
+    values, bits = _read_scores(scores), _read_bits(included)
+    if values.size != bits.size:
+        raise InvalidInput(
+            f"included has {bits.size} bits and scores has {values.size} scores. "
+            "Each canary has one of each: write them in the same order."
+        )
+    return values, bits
+
+
+def _read_scores(scores: ArrayLike) -> Floats:
     values = np.asarray(scores, dtype=np.float64)
     if values.ndim != 1 or values.size == 0:
         raise InvalidInput(
@@ -57,7 +67,7 @@ def read_scores(scores: ArrayLike) -> Floats:
     return values
 
 
-def read_bits(included: ArrayLike) -> Bits:
+def _read_bits(included: ArrayLike) -> Bits:
     """One bit per canary; refused if fair coins give such bits less often than once in 1e9 audits."""
     bits = np.asarray(included)
     if bits.ndim != 1 or not np.isin(bits, (0, 1)).all():

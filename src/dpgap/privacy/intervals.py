@@ -49,7 +49,8 @@ def jeffreys_upper(errors: ArrayLike, trials: int, level: ArrayLike) -> Floats:
 
 def _beta_upper(a: Floats, b: Floats, level: ArrayLike) -> Floats:
     certain = b <= 0
-    return np.where(certain, 1.0, betainccinv(a, np.where(certain, 1.0, b), level))
+    limit = betainccinv(a, np.where(certain, 1.0, b), np.asarray(level, dtype=np.float64))
+    return np.where(certain, 1.0, limit)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -124,7 +125,7 @@ def crossing_probability(trials: int, ends: Ints, limits: Floats) -> float:
         law, lowest, reached = _convolve(law, increment), lowest + start, limit
         short = max(end - lowest, 0)
         if short:
-            counts = lowest + np.arange(min(short, law.size))
+            counts = np.arange(lowest, lowest + min(short, law.size), dtype=np.int64)
             later = _log_poisson(trials - counts, trials * (1.0 - limit))
             crossed += float(law[:short] @ np.exp(later - total))
             law, lowest = law[short:], lowest + short

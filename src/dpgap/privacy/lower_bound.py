@@ -13,9 +13,10 @@ from dpgap.privacy.counts import AuditScores, ErrorCounts
 from dpgap.privacy.estimators import ClopperPearson, Estimator, SubsampledGaussian
 from dpgap.privacy.intervals import clopper_pearson_lower, clopper_pearson_upper
 from dpgap.privacy.mechanism import Adjacency
-from dpgap.privacy.rules import VALIDITIES, Band, Candidates, Rule, Validity
+from dpgap.privacy.rules import Band, Candidates, Rule, Validity, weaker
 
 Floats = NDArray[np.float64]
+IntervalMethod = Literal["clopper-pearson", "posterior", "bootstrap"]
 ThreatModel = Literal["final", "full-state", "final-gradient", "full-state-gradient"]
 """What the attacker saw (the final model, or every model) and made (an input, or a gradient)."""
 
@@ -26,15 +27,17 @@ _DRAWS = 1000
 class Interval:
     """A two-sided interval that goes with a bound.
 
-    Where the threshold was chosen without these scores, it covers the epsilon that the threshold's true
-    error rates refute (``clopper-pearson``). Otherwise it is ``descriptive``: how far the bound itself moves
-    when the errors at its threshold are drawn again (``bootstrap``), which certifies nothing.
+    - ``clopper-pearson``: covers the epsilon that the threshold's true error rates refute.
+    - ``posterior``: the central part of that epsilon's posterior, for `JointBeta`.
+    - ``bootstrap``: how far the bound moves when the errors at its threshold are drawn again.
+
+    ``descriptive``: the same scores chose the threshold, so that the interval certifies nothing.
     """
 
     low: float
     high: float
     confidence: float
-    method: Literal["clopper-pearson", "bootstrap"]
+    method: IntervalMethod
     descriptive: bool
 
 
@@ -90,7 +93,7 @@ def lower_bound(
 
     >>> bound = lower_bound(AuditScores(range(100, 200), range(100)))
     >>> round(bound.value, 2), bound.validity, bound.threshold
-    (2.89, 'certified', 100.0)
+    (3.02, 'certified', 100.0)
     """
     estimator, rule = estimator or ClopperPearson(), rule or Band()
     _check_request(delta, confidence, estimator, adjacency, threat_model)
@@ -104,7 +107,7 @@ def lower_bound(
         confidence=confidence,
         estimator=estimator.id,
         rule=rule.id,
-        validity=max(estimator.validity, rule.validity, key=VALIDITIES.index),
+        validity=weaker(estimator.validity, rule.validity),
         adjacency=adjacency,
         threat_model=threat_model,
         n_inside=seen.n_inside,
@@ -159,8 +162,8 @@ def one_record_bound(
 def group_delta(delta: float, epsilon: float, group_size: int) -> float:
     """The delta at which k records together are (k epsilon, .)-DP if one is (epsilon, delta)-DP.
 
-    >>> group_delta(1e-5, 0.0, 3) == 3e-5
-    True
+    >>> round(group_delta(0.001, 1.0, 3), 6)
+    0.011107
     """
     if epsilon == 0:
         return delta * group_size
@@ -172,17 +175,22 @@ def _interval(
     candidates: Candidates, index: int, estimator: Estimator, rule: Rule, delta: float, confidence: float
 ) -> Interval:
     tail = (1 - confidence) / 2
-    if rule.chosen_in_advance:
-        fpr, fnr = _two_sided_limits(candidates.seen, index, tail / 2)
-        tail = 0.0
+    method: IntervalMethod = "bootstrap"
+    limits = estimator.interval(candidates, index, delta, confidence)
+    if limits is not None:
+        method = "posterior"
+    elif rule.chosen_in_advance:
+        method = "clopper-pearson"
+        rates = _two_sided_limits(candidates.seen, index, tail / 2)
+        limits = estimator.quantile(*rates, delta, 0.0), estimator.quantile(*rates, delta, 1.0)
     else:
-        fpr, fnr = _redrawn_limits(candidates, index, estimator)
-    low, high = (max(estimator.quantile(fpr, fnr, delta, share), 0.0) for share in (tail, 1 - tail))
+        rates = _redrawn_limits(candidates, index, estimator)
+        limits = estimator.quantile(*rates, delta, tail), estimator.quantile(*rates, delta, 1 - tail)
     return Interval(
-        low=low,
-        high=high,
+        low=max(limits[0], 0.0),
+        high=max(limits[1], 0.0),
         confidence=confidence,
-        method="clopper-pearson" if rule.chosen_in_advance else "bootstrap",
+        method=method,
         descriptive=not rule.chosen_in_advance,
     )
 

@@ -14,7 +14,7 @@ from scipy.special import betainc, expit, gammaln, log_expit, ndtr, ndtri
 
 from dpgap import _check
 from dpgap.errors import InvalidInput
-from dpgap.privacy.guesses import Guesses, HeldOutCanaries, Refuted, largest_refuted, read_bits, read_scores
+from dpgap.privacy.guesses import Guesses, HeldOutCanaries, Refuted, largest_refuted, read_canaries
 from dpgap.privacy.lower_bound import LowerBound, ThreatModel
 from dpgap.privacy.mechanism import Adjacency
 from dpgap.privacy.rules import Validity
@@ -58,12 +58,7 @@ def one_run_bound(
     _check.probability(confidence=confidence, hint=_CONFIDENCE_HINT)
     _check.one_of(get_args(Version), version=version)
     _check.one_of(get_args(ThreatModel), threat_model=threat_model)
-    values, bits = read_scores(scores), read_bits(included)
-    if values.size != bits.size:
-        raise InvalidInput(
-            f"included has {bits.size} bits and scores has {values.size} scores. "
-            "Each canary has one of each: write them in the same order."
-        )
+    values, bits = read_canaries(scores, included)
 
     def test(m: int, level: float, chosen_by_run: bool) -> Refuted:
         if version == "gaussian":
@@ -71,8 +66,6 @@ def one_run_bound(
         return (_epsilon_refuted_by_chosen if chosen_by_run else _epsilon_refuted)(m, delta, level)
 
     verdict = guesses.verdict(values, bits, test, 1 - confidence)
-    n_inside = int(verdict.ranking.bits.sum())
-    n_outside = verdict.ranking.bits.size - n_inside
     validity, assumptions = _standing(guesses, version)
     value = verdict.parameter if version == "eps-delta" else float(gaussian_epsilon(verdict.parameter, delta))
     return LowerBound(
@@ -84,8 +77,8 @@ def one_run_bound(
         validity=validity,
         adjacency=adjacency,
         threat_model=threat_model,
-        n_inside=n_inside,
-        n_outside=n_outside,
+        n_inside=int(verdict.ranking.bits.sum()),
+        n_outside=int((~verdict.ranking.bits).sum()),
         threshold=None,
         fpr=None,
         fnr=None,

@@ -22,6 +22,7 @@ from dpgap.privacy.rules import AllThresholds, Band, Fixed
 from dpgap.privacy.tradeoff import gaussian_epsilon
 
 Floats = NDArray[np.float64]
+Ints = NDArray[np.int64]
 PlannedRule = Literal["fixed", "held-out", "band", "all-thresholds"]
 PLANNED_RULES: tuple[PlannedRule, ...] = ("fixed", "held-out", "band", "all-thresholds")
 
@@ -65,7 +66,7 @@ def plan(
 
     >>> [band] = [row for row in plan(models=400) if row.rule == "band"]
     >>> round(band.ceiling, 2)
-    3.52
+    3.75
     """
     _check_plan(models, target_epsilon, separation)
     _check.delta(delta)
@@ -176,13 +177,16 @@ def _best_threshold(per_world: int, separation: float, delta: float, confidence:
 
 
 def _fixed_bounds(
-    false_positives: Floats, false_negatives: Floats, per_world: int, delta: float, confidence: float
+    false_positives: Floats | Ints,
+    false_negatives: Floats | Ints,
+    per_world: int,
+    delta: float,
+    confidence: float,
 ) -> Floats:
-    limits = (
-        clopper_pearson_upper(errors, per_world, (1 - confidence) / 2)
-        for errors in (false_positives, false_negatives)
-    )
-    return np.maximum(ClopperPearson().strength(*limits, delta), 0.0)
+    level = (1 - confidence) / 2
+    fpr = clopper_pearson_upper(false_positives, per_world, level)
+    fnr = clopper_pearson_upper(false_negatives, per_world, level)
+    return np.maximum(ClopperPearson().strength(fpr, fnr, delta), 0.0)
 
 
 def _check_plan(models: int | None, target_epsilon: float | None, separation: float | None) -> None:

@@ -20,6 +20,15 @@ VALIDITIES: tuple[Validity, ...] = get_args(Validity)
 """From the strongest to the weakest."""
 
 
+def weaker(one: Validity, other: Validity) -> Validity:
+    """The weaker of two.
+
+    >>> weaker("heuristic", "certified")
+    'heuristic'
+    """
+    return one if VALIDITIES.index(one) > VALIDITIES.index(other) else other
+
+
 @dataclass(frozen=True, kw_only=True)
 class Candidates:
     """Thresholds to choose among; at each, the errors seen, the errors charged for and the levels spent.
@@ -217,7 +226,7 @@ class AllThresholds(Rule):
 
 
 def _refuse_nan(threshold: float) -> None:
-    if not isinstance(threshold, int | float) or math.isnan(threshold):
+    if math.isnan(threshold):
         raise InvalidInput(
             f"threshold must be a number, got {threshold!r}. Write the score that means 'inside'."
         )

@@ -29,7 +29,7 @@ PRIOR_COUNT = 0.25
 EAGERNESS = 2.0
 REFIT_GROWTH = 1.1
 _BISECTIONS = 30
-_OPTIMISM_LEVEL = 0.1
+_OPTIMISM_LEVEL = 0.05
 _OPTIMISM_DEVIATIONS = 1.0
 
 
@@ -62,7 +62,7 @@ class SequentialAudit:
     look; to pass eps it must refute the first grid point above eps, whose null holds, whose wealth is a
     nonnegative supermartingale, and Ville's inequality bounds its maximum. So one may look after every
     pair and stop for any reason. "Futile" is advice: it says that perfect pairs to come could not reach the
-    target, or that even pairs better than those seen, within 90 % limits, would not. It never touches the
+    target, or that even pairs better than those seen, within 95 % limits, would not. It never touches the
     guarantee, and going on after it is sound. Deterministic in the order of the data: to resume, replay it.
 
     **Edge cases**: infinite scores are ordinary values, ties count as equal; NaN is refused. The first pair
@@ -263,15 +263,17 @@ def _bins(cuts: Floats, score: float) -> Ints:
     return np.sum(score >= cuts, axis=-1)
 
 
-def _bin_counts(scores: Floats, cuts: Floats) -> Ints:
+def _bin_counts(scores: Floats, cuts: Floats) -> Floats:
     below = np.searchsorted(scores, cuts, side="left")
-    return np.stack([below[:, 0], below[:, 1] - below[:, 0], scores.size - below[:, 1]], axis=-1)
+    return np.stack([below[:, 0], below[:, 1] - below[:, 0], scores.size - below[:, 1]], axis=-1).astype(
+        np.float64
+    )
 
 
-def _optimistic_growth(ins: Ints, outs: Ints, pairs: int, target: float, delta: float) -> float:
-    """The growth per pair of the best cut if both tails were as good as 90 % limits allow."""
+def _optimistic_growth(ins: Floats, outs: Floats, pairs: int, target: float, delta: float) -> float:
+    """The growth per pair of the best cut if both tails were as good as 95 % limits allow."""
 
-    def rates(good: Ints, bad: Ints) -> tuple[Floats, Floats]:
+    def rates(good: Floats, bad: Floats) -> tuple[Floats, Floats]:
         most = clopper_pearson_upper(good, pairs, _OPTIMISM_LEVEL)
         return most, np.minimum(clopper_pearson_lower(bad, pairs, _OPTIMISM_LEVEL), 1 - most)
 

@@ -4,8 +4,11 @@ from dataclasses import dataclass
 from typing import Literal
 
 import numpy as np
+from numpy.typing import NDArray
 
 from dpgap.privacy.intervals import clopper_pearson_upper
+
+Floats = NDArray[np.float64]
 
 PAPER_SIZES = (200, 500, 1000, 5000, 10000)
 Panel = Literal["raw", "corrected", "gap", "collapsed"]
@@ -65,7 +68,7 @@ def _one_size(models: int, tail: float, delta: float) -> tuple[list[StudyRow], S
         power, corrected_power = (
             np.log(np.maximum(1 - rates - delta, 0)) for rates in (counts / models, limits)
         )
-    bins: dict[Panel, np.ndarray] = {p: np.zeros(200) for p in ("raw", "corrected", "gap", "collapsed")}
+    bins: dict[Panel, Floats] = {p: np.zeros(200) for p in ("raw", "corrected", "gap", "collapsed")}
     pairs, gap_total, worst = 0, 0.0, 0.0
     for false_positives in range(1, models + 1):
         raw = power - np.log(false_positives / models)
@@ -73,14 +76,15 @@ def _one_size(models: int, tail: float, delta: float) -> tuple[list[StudyRow], S
         corrected = np.maximum(corrected_power[studied] - np.log(limits[false_positives]), 0.0)
         raw = raw[studied]
         collapsed = raw[corrected == 0]
-        for panel, values in (
-            ("raw", raw),
-            ("corrected", corrected),
-            ("gap", raw - corrected),
-            ("collapsed", collapsed),
-        ):
+        panels: dict[Panel, Floats] = {
+            "raw": raw,
+            "corrected": corrected,
+            "gap": raw - corrected,
+            "collapsed": collapsed,
+        }
+        for panel, values in panels.items():
             bins[panel] += np.bincount((values / _BIN).astype(int), minlength=200)
-        pairs, gap_total = pairs + raw.size, gap_total + float((raw - corrected).sum())
+        pairs, gap_total = pairs + raw.size, gap_total + float(panels["gap"].sum())
         worst = max(worst, float(collapsed.max(initial=0.0)))
     rows = [
         StudyRow(models=models, panel=panel, low=round(int(k) * _BIN, 1), share=float(totals[k] / pairs))
