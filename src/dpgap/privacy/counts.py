@@ -66,8 +66,21 @@ class AuditScores:
         )
 
     def errors(self) -> ErrorCounts:
-        """The errors made at every distinct score: no other threshold gives other errors, but "nobody"."""
-        return self.errors_at(np.unique(np.concatenate([self.inside, self.outside])))
+        """The errors at every score that is the best threshold for somebody.
+
+        A score is left out when its neighbour makes fewer errors of one kind and no more of the other.
+        """
+        every = self.errors_at(np.unique(np.concatenate(self._ascending)))
+        worth = np.ones(every.thresholds.size, dtype=np.bool_)
+        worth[:-1] &= np.diff(every.false_negatives) > 0
+        worth[1:] &= np.diff(every.false_positives) < 0
+        return ErrorCounts(
+            thresholds=every.thresholds[worth],
+            false_positives=every.false_positives[worth],
+            false_negatives=every.false_negatives[worth],
+            n_outside=every.n_outside,
+            n_inside=every.n_inside,
+        )
 
     def split(self, share: float, generator: np.random.Generator) -> tuple["AuditScores", "AuditScores"]:
         """Two disjoint parts of each world at random; the second holds about ``share`` of it."""

@@ -50,9 +50,14 @@ class Estimator(ABC):
         """The upper limits of both error rates at every candidate."""
         charged = candidates.charged
         return (
-            self.upper(charged.false_positives, charged.n_outside, candidates.fpr_level),
-            self.upper(charged.false_negatives, charged.n_inside, candidates.fnr_level),
+            self._limits(charged.false_positives, charged.n_outside, candidates.fpr_level),
+            self._limits(charged.false_negatives, charged.n_inside, candidates.fnr_level),
         )
+
+    def _limits(self, errors: NDArray[np.int64], trials: int, level: Floats) -> Floats:
+        # A rule's level depends on the count alone, and a band charges few counts at many thresholds.
+        counts, first, inverse = np.unique(errors, return_index=True, return_inverse=True)
+        return self.upper(counts, trials, level[first])[inverse]
 
 
 class Separable(Estimator):
