@@ -23,6 +23,14 @@ def test_errors_are_those_of_the_test_inside_if_score_reaches_the_threshold(insi
         assert negatives == sum(score < threshold for score in inside)
 
 
+@given(SCORES, SCORES)
+def test_a_threshold_is_left_out_only_for_one_that_is_better(inside, outside):
+    scores = AuditScores(inside, outside)
+    kept, every = scores.errors(), scores.errors_at(sorted({*inside, *outside}))
+    for positives, negatives in zip(every.false_positives, every.false_negatives, strict=True):
+        assert np.any((kept.false_positives <= positives) & (kept.false_negatives <= negatives))
+
+
 @pytest.mark.parametrize(
     ("scores", "words"),
     [

@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 
 import numpy as np
+from jaxtyping import Bool, Float, Int
 from numpy.typing import NDArray
 
 from dpgap import _check
@@ -30,9 +31,9 @@ class RecordBounds:
     otherwise each speaks of a record that was named before the scores were seen.
     """
 
-    values: Floats
-    thresholds: Floats
-    n_inside: Ints
+    values: Float[Floats, " records"]
+    thresholds: Float[Floats, " records"]
+    n_inside: Int[Ints, " records"]
     delta: float
     confidence: float
     estimator: str
@@ -157,8 +158,11 @@ def _limit_tables(
 
 
 def _strongest_tests(
-    scores: Floats, included: Bits, tables: tuple[tuple[Floats, Floats], ...], offset: Ints
-) -> tuple[Floats, Floats]:
+    scores: Float[Floats, "records models"],
+    included: Bool[Bits, "records models"],
+    tables: tuple[tuple[Float[Floats, " limits"], Float[Floats, " limits"]], ...],
+    offset: Int[Ints, " models+1"],
+) -> tuple[Float[Floats, " records"], Float[Floats, " records"]]:
     """The largest strength of each row over all thresholds, and the threshold."""
     models = int(scores.shape[1])
     order = np.argsort(-scores, axis=1)
