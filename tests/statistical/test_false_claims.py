@@ -61,7 +61,7 @@ def test_the_band_claims_too_much_no_more_often_than_it_says(known, repetitions)
 
 @pytest.mark.parametrize(
     ("estimator", "known", "per_world"),
-    [(ClopperPearson(), LAPLACE, 1000), (Jeffreys(), LAPLACE, 200), (Gaussian(), NOTHING, 5000)],
+    [(ClopperPearson(), LAPLACE, 5000), (Jeffreys(), LAPLACE, 200), (Gaussian(), NOTHING, 5000)],
     ids=["clopper-pearson", "jeffreys", "gaussian"],
 )
 def test_the_best_of_all_thresholds_claims_too_much_more_often_than_it_says(estimator, known, per_world):
