@@ -99,6 +99,15 @@ def test_infinities_are_strings(capsys, tmp_path):
     assert bounds[0]["value"] > 1
 
 
+def test_one_score_of_each_world_gives_a_number_and_no_split(capsys, tmp_path):
+    for name, score in (("inside", "1"), ("outside", "0")):
+        (tmp_path / f"{name}.txt").write_text(score)
+    bounds = answer(capsys, "bound", str(tmp_path / "inside.txt"), str(tmp_path / "outside.txt"))["bounds"]
+    assert {bound["rule"] for bound in bounds} == {"band", "all-thresholds"}
+    assert bounds[0]["value"] == 0
+    assert bounds[0]["interval"]["high"] == 0
+
+
 def test_the_table_never_prints_a_heuristic_value_without_the_word(capsys, files):
     main(["bound", *files[0]])
     printed = capsys.readouterr().out

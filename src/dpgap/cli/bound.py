@@ -92,7 +92,7 @@ def _every_bound(scores: "AuditScores", options: Options) -> "list[LowerBound]":
             threat_model=options.threat_model,
         )
         for estimator in _estimators(options)
-        for rule in _rules(options)
+        for rule in _rules(scores, options)
     ]
     return sorted(bounds, key=lambda found: VALIDITIES.index(found.validity))
 
@@ -114,10 +114,13 @@ def _estimators(options: Options) -> "list[Estimator]":
     return estimators
 
 
-def _rules(options: Options) -> "list[Rule]":
+def _rules(scores: "AuditScores", options: Options) -> "list[Rule]":
+    """The user's own thresholds first; a world of one score cannot be split, so it has no held-out rule."""
     from dpgap.privacy.rules import AllThresholds, Band, Bonferroni, Fixed, HeldOut
 
-    rules: list[Rule] = [Band(), HeldOut(seed=options.seed), AllThresholds()]
+    rules: list[Rule] = [Band(), AllThresholds()]
+    if min(scores.inside.size, scores.outside.size) > 1:
+        rules.insert(1, HeldOut(seed=options.seed))
     match options.threshold:
         case ():
             return rules
@@ -168,7 +171,7 @@ def _print(bounds: "list[LowerBound]", scores: "AuditScores") -> None:
     )
     if headline.validity == "certified":
         print(
-            f"Certified by the {headline.rule} rule, with confidence {headline.confidence:.0%}: the privacy "
+            f"Certified by the {headline.rule} rule, with confidence {100 * headline.confidence:.6g} %: the privacy "
             f"loss at delta\n{headline.delta:g} is at least {headline.value:.2f} "
             f"({headline.adjacency.value}, {headline.threat_model})."
         )

@@ -46,7 +46,7 @@ def plan(
     if json:
         print_json({"plans": plans, "separation": separation, "delta": delta, "confidence": confidence})
     else:
-        _print(plans, separation, f"certified eps_lb at delta {delta:g}, confidence {confidence:.0%}")
+        _print(plans, separation, f"certified eps_lb at delta {delta:g}, confidence {100 * confidence:.6g} %")
 
 
 def _print(plans: "list[Plan]", separation: float | None, title: str) -> None:
