@@ -115,7 +115,7 @@ def _exact_mean(q, sigma, direction, points=2_000_001):
 
 
 def composed_epsilon(q, sigma, steps, delta, directions=("remove", "add"), cells_per_spread=60):
-    """The epsilon of ``steps`` steps: the loss convolved with itself by one FFT, mean corrected, worse way."""
+    """The epsilon of many steps: the loss convolved with itself by one FFT, mean corrected, worse way."""
     return max(_composed_one(q, sigma, steps, delta, d, cells_per_spread) for d in directions)
 
 

@@ -29,6 +29,20 @@ class Steps:
         """The mu-GDP of the same steps without sampling, which dominates them by joint convexity."""
         return math.inf if self.sigma == 0 else (1 + self.two_sided) * math.sqrt(self.steps) / self.sigma
 
+    @property
+    def is_gaussian(self) -> bool:
+        """Whether ``mu`` is exact."""
+        return self.rate == 1 or self.sigma == 0
+
+    @property
+    def fits_a_grid(self) -> bool:
+        """Whether dp-accounting can hold it: it counts cells ** steps, and log(1 - rate) must not be 0."""
+        return self.steps <= 10**6 and self.rate >= 1e-9
+
+    def log_tail(self, delta: float) -> float:
+        """What one step may give up to an infinite loss, so that all of them add a 10,000th to ``delta``."""
+        return max(math.log(delta * 1e-4 / self.steps), -600.0)
+
 
 def closed_form(steps: Steps, delta: float) -> float:
     """Mironov, Talwar and Zhang 2019, Theorem 11, with the paper's Lemma 1 as conversion.

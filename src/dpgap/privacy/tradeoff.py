@@ -149,7 +149,7 @@ class EpsilonDelta(TradeOff):
     def __call__(self, alpha: ArrayLike) -> Floats:
         """The larger of the two lines, and 0."""
         a = np.asarray(alpha, dtype=float)
-        with np.errstate(over="ignore", divide="ignore"):
+        with np.errstate(over="ignore", divide="ignore", invalid="ignore"):
             steep = np.where(a > 0, 1 - self.failure - np.exp(self.eps + np.log(a)), 1 - self.failure)
         return np.maximum(np.maximum(steep, math.exp(-self.eps) * (1 - self.failure - a)), 0.0)
 
@@ -353,11 +353,11 @@ def from_profile(epsilons: ArrayLike, deltas: ArrayLike) -> PiecewiseLinear:
             "epsilons and deltas must be as many numbers, epsilons 0 or more and deltas in [0, 1]. "
             "They are the points of one privacy profile."
         )
-    used = np.concatenate(([0.0], e[e <= _LARGEST_EXPONENT]))
-    order = np.argsort(used, kind="stable")
-    delta = np.minimum.accumulate(np.concatenate(([1.0], d[e <= _LARGEST_EXPONENT]))[order])
-    last = np.concatenate((np.diff(used[order]) > 0, [True]))
-    return _from_lines(*_lower_hull(np.exp(used[order][last]), delta[last]))
+    used = e <= _LARGEST_EXPONENT
+    gamma, order = np.unique(np.exp(np.append(e[used], 0.0)), return_inverse=True)
+    delta = np.ones_like(gamma)
+    np.minimum.at(delta, order, np.append(d[used], 1.0))
+    return _from_lines(*_lower_hull(gamma, np.minimum.accumulate(delta)))
 
 
 def _from_lines(gamma: Floats, delta: Floats) -> PiecewiseLinear:
