@@ -188,7 +188,10 @@ def test_what_no_grid_can_hold_gets_a_stated_bound(rate, sigma, steps, delta, ad
 
 
 def test_a_bound_without_a_grid_says_so():
-    assert "delta is below 1e-12" in upper_bound(run(0.1, 1.0, 10), 1e-30).assumptions[-1]
+    assert (
+        "delta is below 1e-12, where the grid is rounding"
+        in upper_bound(run(0.1, 1.0, 10), 1e-30).assumptions[-1]
+    )
     assert "no grid can hold the run" in upper_bound(run(0.1, 1e-6, 10), 1e-5).assumptions[-1]
 
 
@@ -324,6 +327,12 @@ def test_the_curve_errs_on_the_side_of_lower_curves_and_by_little(rate, sigma, s
     finest = upper_bound(mechanism, 1e-5).value
     assert finest * 0.998 <= tradeoff(mechanism).epsilon(1e-5) <= finest * 1.01
     assert np.all(tradeoff(mechanism)(ALPHAS) >= Gaussian(steps**0.5 * 2 / sigma)(ALPHAS) - 1e-12)
+
+
+def test_a_delta_lost_in_the_rounding_of_a_long_run_is_answered_without_a_grid():
+    long = upper_bound(run(0.001, 1.0, 100_000), 1e-10)
+    assert "delta is below 1e-09" in long.assumptions[-1]
+    assert long.value >= upper_bound(run(0.001, 1.0, 100_000), 1e-9).value
 
 
 def test_profile_and_bound_agree():

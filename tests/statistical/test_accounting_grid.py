@@ -23,7 +23,9 @@ def test_pld_equals_its_twin_to_half_a_percent_and_never_lies_below(rate, sigma,
     if rate == 1:
         exact = accounting_twins.gaussian_epsilon_mp(steps**0.5 / sigma, 1e-5)
     elif value > 100.5:
-        pytest.skip("eps is above 100")
+        # Too large for a twin to be asked to half a percent; it still gains from sampling.
+        assert value < accounting_twins.gaussian_epsilon_mp(steps**0.5 / sigma, 1e-5)
+        return
     elif steps == 1:
         exact = accounting_twins.one_step_epsilon(rate, sigma, 1e-5)
     else:

@@ -171,8 +171,8 @@ def _print(bounds: "list[LowerBound]", scores: "AuditScores") -> None:
     )
     if headline.validity == "certified":
         print(
-            f"Certified by the {headline.rule} rule, with confidence {100 * headline.confidence:.6g} %: the privacy "
-            f"loss at delta\n{headline.delta:g} is at least {headline.value:.2f} "
+            f"Certified by the {headline.rule} rule, with confidence {100 * headline.confidence:.6g} %: "
+            f"the privacy loss at delta\n{headline.delta:g} is at least {headline.value:.2f} "
             f"({headline.adjacency.value}, {headline.threat_model})."
         )
     print(

@@ -23,7 +23,9 @@ from dpgap.privacy.tradeoff import Gaussian, TradeOff, from_profile, gaussian_de
 Floats = NDArray[np.float64]
 Accountant = Literal["pld", "rdp", "rdp-lemma-1", "closed-form", "paper", "as-if-poisson"]
 
-_SMALLEST_PLD_DELTA = 1e-12  # the Fourier transform leaves noise of some 1e-14 in the tail
+_SMALLEST_PLD_DELTA = 1e-12
+_SMALLEST_PLD_DELTA_A_STEP = 1e-14
+_ROUNDING_A_STEP = 1e-15  # what the Fourier transform may lose of delta, measured at most a tenth of it
 _LARGEST_STEP_CELLS = 2**16
 _LARGEST_COMPOSED_CELLS = 2**20
 _SETTLED = 5e-5
@@ -93,8 +95,8 @@ def upper_bound(mechanism: Mechanism, delta: float, accountant: Accountant = "pl
     without amplification, which is exact at rate 1. ``Shuffled`` and ``BallsInBins`` are proved as one
     Gaussian a round, mu = sqrt(rounds) / noise_multiplier, twice that under replace-one.
 
-    **Edge cases**: no noise gives inf; ``delta`` 0 gives inf. For delta below 1e-12, and where the grid
-    would not fit into memory, ``pld`` takes the better of RDP and the Gaussian bound, and says so.
+    **Edge cases**: no noise gives inf; ``delta`` 0 gives inf. For delta below 1e-12 or 1e-14 a step,
+    and where the grid would not fit into memory, ``pld`` takes the better of RDP and the Gaussian bound, and says so.
     An accountant that has no answer raises ``NoAnswer`` with the reason.
 
     >>> run = Mechanism(sampling=Poisson(rate=1 / 15), clip_norm=1.0, noise_multiplier=1.593,
@@ -182,7 +184,7 @@ def profile(mechanism: Mechanism, epsilons: ArrayLike) -> Floats:
     steps = _as_accounted(mechanism)
     deltas = gaussian_delta(steps.mu, asked)
     composed = None if steps.is_gaussian else _one_grid(steps, fineness=128, cells=2**15)
-    return deltas if composed is None else np.clip(_deltas(composed, asked), 0.0, deltas)
+    return deltas if composed is None else np.clip(_deltas(composed, asked, steps), 0.0, deltas)
 
 
 def tradeoff(mechanism: Mechanism) -> TradeOff:
@@ -211,7 +213,7 @@ def tradeoff(mechanism: Mechanism) -> TradeOff:
     top = min(_epsilon_at(composed, _TRADEOFF_DELTA), _LARGEST_EXPONENT)
     epsilons = np.unique(np.concatenate((np.linspace(0, top, 200), np.geomspace(1e-4, 1, 200) * top)))
     return from_profile(
-        epsilons, np.clip(_deltas(composed, epsilons), 0.0, gaussian_delta(steps.mu, epsilons))
+        epsilons, np.clip(_deltas(composed, epsilons, steps), 0.0, gaussian_delta(steps.mu, epsilons))
     )
 
 
@@ -309,10 +311,12 @@ def _pld_epsilon(steps: Steps, delta: float) -> tuple[float, tuple[str, ...]]:
     gaussian = float(gaussian_epsilon(steps.mu, delta))
     if steps.rate == 1:
         return gaussian, ("rate 1: the Gaussian bound, which is exact",)
-    if delta < _SMALLEST_PLD_DELTA:
-        reason = f"delta is below {_SMALLEST_PLD_DELTA}, where the grid ends"
-        return _without_grid(steps, delta, gaussian, reason)
-    log_tail = steps.log_tail(delta)
+    least = max(_SMALLEST_PLD_DELTA, steps.steps * _SMALLEST_PLD_DELTA_A_STEP)
+    if delta < least:
+        return _without_grid(
+            steps, delta, gaussian, f"delta is below {least:.0e}, where the grid is rounding"
+        )
+    target, log_tail = delta - steps.steps * _ROUNDING_A_STEP, steps.log_tail(delta)
     loss = Loss(steps, log_tail)
     finest = max(
         loss.finest, loss.extent / _LARGEST_STEP_CELLS, loss.composed_extent() / _LARGEST_COMPOSED_CELLS
@@ -320,11 +324,11 @@ def _pld_epsilon(steps: Steps, delta: float) -> tuple[float, tuple[str, ...]]:
     width = max(min(loss.spread / 2, _WIDEST_CELL), loss.finest)
     if width < finest or not steps.fits_a_grid:
         return _without_grid(steps, delta, gaussian, "no grid can hold the run")
-    value, error, ratio = _epsilon_at(_compose(steps, width, log_tail), delta), math.inf, 2.0
+    value, error, ratio = _epsilon_at(_compose(steps, width, log_tail), target), math.inf, 2.0
     while error > _SETTLED * value and width > finest:
         ratio = min(ratio, width / finest)
         width /= ratio
-        finer = _epsilon_at(_compose(steps, width, log_tail), delta)
+        finer = _epsilon_at(_compose(steps, width, log_tail), target)
         # What a grid adds to eps is proportional to the square of its width.
         error = abs(value - finer) / max(ratio**2 - 1, 1.0) if math.isfinite(value) else math.inf
         known = math.isfinite(error) and finer > 0
@@ -366,11 +370,12 @@ def _compose(steps: Steps, width: float, log_tail: float) -> _Composed:
     return one.self_compose(steps.steps)
 
 
-def _deltas(composed: _Composed, epsilons: Floats) -> Floats:
+def _deltas(composed: _Composed, epsilons: Floats, steps: Steps) -> Floats:
     ordered, inverse = np.unique(epsilons, return_inverse=True)
     small = composed.get_delta_for_epsilon(ordered[ordered <= _LARGEST_EXPONENT])
     large = [composed.get_delta_for_epsilon(float(e)) for e in ordered[ordered > _LARGEST_EXPONENT]]
-    return np.concatenate((small, large))[inverse].reshape(epsilons.shape)
+    rounding = steps.steps * _ROUNDING_A_STEP
+    return np.concatenate((small, large))[inverse].reshape(epsilons.shape) + rounding
 
 
 def _epsilon_at(composed: _Composed, delta: float) -> float:
