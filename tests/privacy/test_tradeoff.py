@@ -75,6 +75,7 @@ def test_limits_of_mu_and_delta():
     assert gaussian_epsilon([0.0, 1.0], 0.0).tolist() == [0.0, math.inf]
     assert gaussian_delta([0.0, math.inf, 1.0, 1.0], [0.0, 1.0, math.inf, -math.inf]).tolist() == [0, 1, 0, 1]
     assert gaussian_delta(0.0, -1.0) == pytest.approx(1 - math.exp(-1))
+    assert gaussian_delta(150.0, np.linspace(0, 5000, 2000)).max() <= 1
 
 
 @pytest.mark.parametrize("curve", CURVES, ids=range(len(CURVES)))

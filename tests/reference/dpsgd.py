@@ -63,7 +63,7 @@ def run(
                 scores[i] = max(abs(g) for g in gradient)
                 total = [a + b for a, b in zip(total, clipped(gradient, clip_norm), strict=True)]
         change = [learning_rate * (a + b) / expected_batch for a, b in zip(total, noise, strict=True)]
-        weights = [float(w) for p in model.parameters() for w in p.flatten()]
+        weights = [float(w) for p in model.parameters() for w in p.detach().flatten()]
         moved = torch.tensor([w - c for w, c in zip(weights, change, strict=True)])
         nn.utils.vector_to_parameters(moved, model.parameters())
         if step % every == 0:
@@ -71,4 +71,4 @@ def run(
                 members = [i for i in range(len(x)) if not removed_at[i] and y[i] == label]
                 for i in top(scores, members, k):
                     removed_at[i] = step
-    return [float(w) for p in model.parameters() for w in p.flatten()], removed_at
+    return [float(w) for p in model.parameters() for w in p.detach().flatten()], removed_at

@@ -96,7 +96,8 @@ def upper_bound(mechanism: Mechanism, delta: float, accountant: Accountant = "pl
     Gaussian a round, mu = sqrt(rounds) / noise_multiplier, twice that under replace-one.
 
     **Edge cases**: no noise gives inf; ``delta`` 0 gives inf. For delta below 1e-12 or 1e-14 a step,
-    and where the grid would not fit into memory, ``pld`` takes the better of RDP and the Gaussian bound, and says so.
+    and where the grid would not fit into memory, ``pld`` takes the better of RDP and the Gaussian bound,
+    and says so.
     An accountant that has no answer raises ``NoAnswer`` with the reason.
 
     >>> run = Mechanism(sampling=Poisson(rate=1 / 15), clip_norm=1.0, noise_multiplier=1.593,

@@ -282,7 +282,7 @@ class SubsampledGaussian(Estimator):
     )
 
     def __post_init__(self) -> None:
-        self._curve(1.0)
+        self._run(1.0)
 
     def upper(self, errors: ArrayLike, trials: int, level: ArrayLike) -> Floats:
         """The Clopper-Pearson limit."""
@@ -291,15 +291,25 @@ class SubsampledGaussian(Estimator):
     def best(self, candidates: Candidates, delta: float) -> tuple[int, float]:
         """The candidate that refutes the smallest noise."""
         fpr, fnr = self.limits(candidates)
-        curve = self._curve(self._refuted_noise(fpr, fnr, 1.0, delta))
-        return int(np.argmax(curve(fpr) - fnr)), curve.epsilon(delta)
+        noise = self._refuted_noise(fpr, fnr, 1.0, delta)
+        return int(np.argmax(self._curve(noise)(fpr) - fnr)), self._run(noise).upper_bound(delta).value
 
     def quantile(self, fpr: Floats, fnr: Floats, delta: float, share: float) -> float:
         """The epsilon of the smallest noise that all but a ``share`` of the points refute."""
-        return self._curve(self._refuted_noise(fpr, fnr, share, delta)).epsilon(delta)
+        return self._run(self._refuted_noise(fpr, fnr, share, delta)).upper_bound(delta).value
 
     def _curve(self, noise_multiplier: float) -> TradeOff:
-        return _dpsgd_curve(self.sample_rate, self.steps, self.adjacency, noise_multiplier)
+        return _curve_of(self._run(noise_multiplier))
+
+    def _run(self, noise_multiplier: float) -> Mechanism:
+        return Mechanism(
+            sampling=Poisson(rate=self.sample_rate),
+            clip_norm=1.0,
+            noise_multiplier=noise_multiplier,
+            expected_batch=1.0,
+            steps=self.steps,
+            adjacency=self.adjacency,
+        )
 
     def _refuted_noise(self, fpr: Floats, fnr: Floats, share: float, delta: float) -> float:
         """The smallest noise, to 0.1 %, that all but a ``share`` of the points refute; 1 means any point.
@@ -327,13 +337,5 @@ class SubsampledGaussian(Estimator):
 
 
 @lru_cache(maxsize=4096)
-def _dpsgd_curve(sample_rate: float, steps: int, adjacency: Adjacency, noise_multiplier: float) -> TradeOff:
-    mechanism = Mechanism(
-        sampling=Poisson(rate=sample_rate),
-        clip_norm=1.0,
-        noise_multiplier=noise_multiplier,
-        expected_batch=1.0,
-        steps=steps,
-        adjacency=adjacency,
-    )
-    return tradeoff(mechanism)
+def _curve_of(run: Mechanism) -> TradeOff:
+    return tradeoff(run)

@@ -43,7 +43,7 @@ def gaussian_delta(mu: ArrayLike, epsilon: ArrayLike) -> Floats:
     proper = (mus > 0) & np.isfinite(mus)
     m, e = mus[proper], epsilons[proper]
     finite = np.where(np.isfinite(e), e, 0.0)
-    value = np.exp(_log_delta(finite / m - m / 2, m)[0])
+    value = np.exp(np.minimum(_log_delta(finite / m - m / 2, m)[0], 0.0))
     deltas[proper] = np.where(e == np.inf, 0.0, np.where(e == -np.inf, 1.0, value))
     return deltas
 
@@ -371,8 +371,9 @@ def _from_lines(gamma: Floats, delta: Floats) -> PiecewiseLinear:
     a = np.concatenate(([0.0], crossings[:kept], [middle]))
     b = np.concatenate((heights[:1], at_crossings[:kept], [middle]))
     a, b = np.concatenate((a, b[-2::-1], [1.0])), np.concatenate((b, a[-2::-1], [0.0]))
-    distinct = np.concatenate(([True], np.diff(a) > 0))
-    return PiecewiseLinear(a[distinct], b[distinct])
+    # Rounding can put a crossing before the one that it follows.
+    rising = np.concatenate(([True], a[1:] > np.maximum.accumulate(a)[:-1]))
+    return PiecewiseLinear(a[rising], b[rising])
 
 
 def mixture(weights: Sequence[float], curves: Sequence[TradeOff], epsilons: ArrayLike) -> PiecewiseLinear:
