@@ -49,8 +49,9 @@ def test_importing_dpgap_loads_no_slow_package():
     assert asked & SLOW == set()
 
 
-def test_loading_every_public_name_loads_no_slow_package():
-    asked = _asked_for("import dpgap; [getattr(dpgap, name) for name in dpgap.__all__]")
+def test_loading_every_name_of_the_numbers_loads_no_slow_package():
+    numbers = "[name for name, module in dpgap._MODULE_OF.items() if module.startswith('dpgap.privacy')]"
+    asked = _asked_for(f"import dpgap; [getattr(dpgap, name) for name in {numbers}]")
     assert "dpgap.privacy.lower_bound" in asked
     assert asked & SLOW == set()
 

@@ -8,7 +8,11 @@ from importlib.metadata import version
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from dpgap.data.augmentation import CropFlip
+    from dpgap.data.load import load
+    from dpgap.data.records import Canaries, Records
     from dpgap.errors import DpgapError, IncomparableBounds, InvalidInput, NoAnswer
+    from dpgap.models.build import build_model
     from dpgap.privacy.accounting import UpperBound, calibrate
     from dpgap.privacy.counts import AuditScores, read_scores
     from dpgap.privacy.estimators import ClopperPearson, Gaussian, Jeffreys, JointBeta, SubsampledGaussian
@@ -22,6 +26,14 @@ if TYPE_CHECKING:
     from dpgap.privacy.rules import AllThresholds, Band, Bonferroni, Fixed, HeldOut
     from dpgap.privacy.sequential import SequentialAudit
     from dpgap.privacy.study import finite_sample_study
+    from dpgap.signatures.base import Signature
+    from dpgap.signatures.gradient import CosineToUpdate, GradientNorm, Kurtosis, ProjectionVariability
+    from dpgap.signatures.history import DirectionalUniqueness
+    from dpgap.signatures.output import Entropy, InverseConfidence, Loss, Margin
+    from dpgap.training.filter import Filter, SelectTop
+    from dpgap.training.options import PlainSGD, TrainingOptions
+    from dpgap.training.release import Trained, save_release
+    from dpgap.training.trainer import train
 
 __all__ = [
     "Adjacency",
@@ -31,46 +43,72 @@ __all__ = [
     "Band",
     "BestGuesses",
     "Bonferroni",
+    "Canaries",
     "ClopperPearson",
+    "CosineToUpdate",
+    "CropFlip",
+    "DirectionalUniqueness",
     "DpgapError",
+    "Entropy",
+    "Filter",
     "Fixed",
     "FixedGuesses",
     "Gaussian",
+    "GradientNorm",
     "GuessGrid",
     "HeldOut",
     "HeldOutCanaries",
     "IncomparableBounds",
     "InvalidInput",
+    "InverseConfidence",
     "Jeffreys",
     "JointBeta",
+    "Kurtosis",
+    "Loss",
     "LowerBound",
+    "Margin",
     "Mechanism",
     "NoAnswer",
     "Paper",
+    "PlainSGD",
     "Plan",
     "Poisson",
+    "ProjectionVariability",
     "RecordBounds",
+    "Records",
+    "SelectTop",
     "SequentialAudit",
     "Shuffled",
+    "Signature",
     "SubsampledGaussian",
+    "Trained",
+    "TrainingOptions",
     "UpperBound",
     "__version__",
     "bound_every_record",
+    "build_model",
     "calibrate",
     "finite_sample_study",
+    "load",
     "lower_bound",
     "one_record_bound",
     "one_run_bound",
     "paper_bound",
     "plan",
     "read_scores",
+    "save_release",
     "strongest_record",
+    "train",
 ]
 
 __version__ = version("dpgap")
 
 _NAMES_IN = {
+    "dpgap.data.augmentation": ("CropFlip",),
+    "dpgap.data.load": ("load",),
+    "dpgap.data.records": ("Canaries", "Records"),
     "dpgap.errors": ("DpgapError", "IncomparableBounds", "InvalidInput", "NoAnswer"),
+    "dpgap.models.build": ("build_model",),
     "dpgap.privacy.accounting": ("UpperBound", "calibrate"),
     "dpgap.privacy.counts": ("AuditScores", "read_scores"),
     "dpgap.privacy.estimators": ("ClopperPearson", "Gaussian", "Jeffreys", "JointBeta", "SubsampledGaussian"),
@@ -84,6 +122,14 @@ _NAMES_IN = {
     "dpgap.privacy.rules": ("AllThresholds", "Band", "Bonferroni", "Fixed", "HeldOut"),
     "dpgap.privacy.sequential": ("SequentialAudit",),
     "dpgap.privacy.study": ("finite_sample_study",),
+    "dpgap.signatures.base": ("Signature",),
+    "dpgap.signatures.gradient": ("CosineToUpdate", "GradientNorm", "Kurtosis", "ProjectionVariability"),
+    "dpgap.signatures.history": ("DirectionalUniqueness",),
+    "dpgap.signatures.output": ("Entropy", "InverseConfidence", "Loss", "Margin"),
+    "dpgap.training.filter": ("Filter", "SelectTop"),
+    "dpgap.training.options": ("PlainSGD", "TrainingOptions"),
+    "dpgap.training.release": ("Trained", "save_release"),
+    "dpgap.training.trainer": ("train",),
 }
 _MODULE_OF = {name: module for module, names in _NAMES_IN.items() for name in names}
 
@@ -92,7 +138,16 @@ def __getattr__(name: str) -> object:
     """Load a public name when it is first asked for."""
     if name not in _MODULE_OF:
         raise AttributeError(f"module 'dpgap' has no attribute {name!r}. Its names are in dpgap.__all__.")
-    value = getattr(importlib.import_module(_MODULE_OF[name]), name)
+    try:
+        module = importlib.import_module(_MODULE_OF[name])
+    except ModuleNotFoundError as missing:
+        if missing.name != "torch":
+            raise
+        message = (
+            f"dpgap.{name} needs PyTorch, which the auditor's install leaves out: pip install 'dpgap[train]'"
+        )
+        raise ModuleNotFoundError(message, name="torch") from missing
+    value = getattr(module, name)
     globals()[name] = value
     return value
 

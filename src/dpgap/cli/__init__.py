@@ -15,9 +15,10 @@ def main(arguments: Sequence[str] | None = None) -> None:
     from dpgap.cli.account import account
     from dpgap.cli.bound import bound
     from dpgap.cli.plan import plan
+    from dpgap.cli.train import train
 
     app = SubcommandApp()
-    for command in (bound, account, plan):
+    for command in (bound, account, plan, train):
         app.command(command)
     try:
         app.cli(

@@ -1,0 +1,1 @@
+"""What is trained on: records and canaries, loaders by name, one file per format, augmentation."""

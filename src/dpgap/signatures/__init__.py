@@ -1,0 +1,1 @@
+"""Per-record scores by which the filter chooses: of a record's output, gradient and own history."""

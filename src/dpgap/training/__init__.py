@@ -1,0 +1,1 @@
+"""Training one model, with and without the filter: the readable definition of the method."""
