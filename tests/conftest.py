@@ -10,6 +10,9 @@ settings.load_profile("repeatable")
 install_import_hook(
     [
         "dpgap.privacy.every_record",
+        "dpgap.attacks",
+        "dpgap.audits",
+        "dpgap.canaries",
         "dpgap.data",
         "dpgap.models",
         "dpgap.signatures",

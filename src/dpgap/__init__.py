@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from dpgap.data.records import Canaries, Records
     from dpgap.errors import DpgapError, IncomparableBounds, InvalidInput, NoAnswer
     from dpgap.models.build import build_model
-    from dpgap.privacy.accounting import UpperBound, calibrate
+    from dpgap.privacy.accounting import calibrate
     from dpgap.privacy.counts import AuditScores, read_scores
     from dpgap.privacy.estimators import ClopperPearson, Gaussian, Jeffreys, JointBeta, SubsampledGaussian
     from dpgap.privacy.every_record import RecordBounds, bound_every_record, strongest_record
@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from dpgap.privacy.rules import AllThresholds, Band, Bonferroni, Fixed, HeldOut
     from dpgap.privacy.sequential import SequentialAudit
     from dpgap.privacy.study import finite_sample_study
+    from dpgap.privacy.upper_bound import UpperBound
     from dpgap.signatures.base import Signature
     from dpgap.signatures.gradient import CosineToUpdate, GradientNorm, Kurtosis, ProjectionVariability
     from dpgap.signatures.history import DirectionalUniqueness
@@ -109,7 +110,7 @@ _NAMES_IN = {
     "dpgap.data.records": ("Canaries", "Records"),
     "dpgap.errors": ("DpgapError", "IncomparableBounds", "InvalidInput", "NoAnswer"),
     "dpgap.models.build": ("build_model",),
-    "dpgap.privacy.accounting": ("UpperBound", "calibrate"),
+    "dpgap.privacy.accounting": ("calibrate",),
     "dpgap.privacy.counts": ("AuditScores", "read_scores"),
     "dpgap.privacy.estimators": ("ClopperPearson", "Gaussian", "Jeffreys", "JointBeta", "SubsampledGaussian"),
     "dpgap.privacy.every_record": ("RecordBounds", "bound_every_record", "strongest_record"),
@@ -122,6 +123,7 @@ _NAMES_IN = {
     "dpgap.privacy.rules": ("AllThresholds", "Band", "Bonferroni", "Fixed", "HeldOut"),
     "dpgap.privacy.sequential": ("SequentialAudit",),
     "dpgap.privacy.study": ("finite_sample_study",),
+    "dpgap.privacy.upper_bound": ("UpperBound",),
     "dpgap.signatures.base": ("Signature",),
     "dpgap.signatures.gradient": ("CosineToUpdate", "GradientNorm", "Kurtosis", "ProjectionVariability"),
     "dpgap.signatures.history": ("DirectionalUniqueness",),

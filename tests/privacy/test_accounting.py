@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from dpgap._plain import plain
 from dpgap.errors import InvalidInput, NoAnswer
 from dpgap.privacy.accounting import calibrate, profile, tradeoff, upper_bound
 from dpgap.privacy.mechanism import Adjacency, BallsInBins, Mechanism, Poisson, Shuffled
@@ -254,10 +255,10 @@ def test_poisson_runs_have_no_heuristic():
 
 
 def test_a_bound_says_what_it_rests_on_and_goes_into_json():
-    record = upper_bound(run(0.1, 0.0, 1), 1e-5).to_dict()
+    record = plain(upper_bound(run(0.1, 0.0, 1), 1e-5))
     assert json.loads(json.dumps(record, allow_nan=False)) == record
     assert (record["value"], record["covers"], record["adjacency"]) == ("inf", "full-state", "add-remove")
-    assert upper_bound(run(0.1, 1.0, 1), 1e-5).to_dict()["value"] == bound(0.1, 1.0, 1)
+    assert plain(upper_bound(run(0.1, 1.0, 1), 1e-5))["value"] == bound(0.1, 1.0, 1)
 
 
 @pytest.mark.parametrize(

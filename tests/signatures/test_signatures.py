@@ -59,7 +59,7 @@ def _kurtosis(record: Record) -> float:
 
 def _cosine(record: Record) -> float:
     g, path = _wide(record), record.displacement.numpy().astype(np.longdouble)
-    return abs(g @ path) / np.sqrt((g @ g) * (path @ path))
+    return float(abs(g @ path) / np.sqrt((g @ g) * (path @ path)))
 
 
 def _clip(record: Record) -> float:

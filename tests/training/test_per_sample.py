@@ -108,8 +108,9 @@ def test_gradients_are_those_of_microbatches_of_one(name: str, copies: int, monk
     torch.testing.assert_close(got.losses, losses, rtol=1e-5, atol=1e-6)
     sizes = [value.numel() for value in model.parameters()]
     for ours, theirs in zip(got.gradients.split(sizes, dim=1), gradients.split(sizes, dim=1), strict=True):
-        scale = gradients.norm(dim=1) if theirs.norm() < 1e-5 else theirs.norm(dim=1)
-        assert ((ours - theirs).norm(dim=1) <= 1e-5 * scale).all()
+        # A parameter whose terms cancel (one slope for twelve features) is held to the whole gradient.
+        scale = 1e-5 * theirs.norm(dim=1) + 1e-6 * gradients.norm(dim=1)
+        assert ((ours - theirs).norm(dim=1) <= scale).all()
 
 
 SMALL_MODELS = ("mnist-cnn", "cifar-cnn", "mlp", "logistic")

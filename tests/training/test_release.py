@@ -9,8 +9,8 @@ from safetensors.torch import load_file
 from torch import nn
 
 from dpgap.data.records import Records
-from dpgap.privacy.accounting import UpperBound
 from dpgap.privacy.mechanism import Adjacency, Mechanism, Poisson
+from dpgap.privacy.upper_bound import UpperBound
 from dpgap.signatures.parse import parse_signature
 from dpgap.training.dpsgd import ETA
 from dpgap.training.evaluate import accuracy

@@ -1,12 +1,12 @@
 """What every verb prints with: JSON whose infinities are strings, and tables for people."""
 
 import json
-import math
 import os
 import sys
 from collections.abc import Sequence
-from dataclasses import fields, is_dataclass
 from typing import Any, Literal
+
+from dpgap._plain import plain
 
 AdjacencyName = Literal["add-remove", "replace-one", "zero-out"]
 ThreatModelName = Literal["final", "full-state", "final-gradient", "full-state-gradient"]
@@ -14,19 +14,7 @@ ThreatModelName = Literal["final", "full-state", "final-gradient", "full-state-g
 
 def print_json(content: Any) -> None:
     """Print ``content`` as JSON: records as objects, infinities as the strings "inf" and "-inf"."""
-    print(json.dumps(_plain(content), indent=2, allow_nan=False))
-
-
-def _plain(content: Any) -> Any:
-    if is_dataclass(content):
-        return {field.name: _plain(getattr(content, field.name)) for field in fields(content)}
-    if isinstance(content, dict):
-        return {key: _plain(value) for key, value in content.items()}
-    if isinstance(content, list | tuple):
-        return [_plain(value) for value in content]
-    if isinstance(content, float) and math.isinf(content):
-        return "inf" if content > 0 else "-inf"
-    return content
+    print(json.dumps(plain(content), indent=2, allow_nan=False))
 
 
 def print_table(title: str, header: Sequence[str], rows: Sequence[Sequence[str]]) -> None:

@@ -6,8 +6,8 @@ from dpgap.cli._print import AdjacencyName, print_json, print_table, shown
 from dpgap.errors import InvalidInput, NoAnswer
 
 if TYPE_CHECKING:
-    from dpgap.privacy.accounting import Accountant
     from dpgap.privacy.mechanism import Mechanism
+    from dpgap.privacy.upper_bound import Accountant
 
 
 def account(

@@ -11,9 +11,8 @@ from dpgap.errors import InvalidInput
 
 if TYPE_CHECKING:
     from dpgap.privacy.counts import AuditScores
-    from dpgap.privacy.estimators import Estimator
     from dpgap.privacy.lower_bound import Interval, LowerBound
-    from dpgap.privacy.rules import Rule
+    from dpgap.privacy.table import Question
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -58,97 +57,41 @@ def bound(
         options: What else is asked.
     """
     from dpgap.privacy.counts import AuditScores, read_scores
+    from dpgap.privacy.table import every_bound, paper_columns
 
     if not 0 < options.delta < 1:
         raise InvalidInput(
             f"delta must be strictly between 0 and 1, got {options.delta!r}. Write 1e-5 or smaller."
         )
     scores = AuditScores(read_scores(inside), read_scores(outside))
-    bounds = _paper_columns(scores, options) if options.paper else _every_bound(scores, options)
+    question = _question(options)
+    if options.paper:
+        bounds = paper_columns(scores, question)
+    else:
+        bounds = every_bound(scores, question, thresholds=options.threshold, seed=options.seed)
     if options.json:
         print_json({"bounds": bounds})
     else:
         _print(bounds, scores)
 
 
-def _every_bound(scores: "AuditScores", options: Options) -> "list[LowerBound]":
-    """Every estimator with every rule that the options allow: certified ones first, never by their value.
-
-    The first is the headline. It is named in advance, as the largest of several is certified by none: the
-    user's own thresholds if there are any, else the band.
-    """
-    from dpgap.privacy.lower_bound import lower_bound
+def _question(options: Options) -> "Question":
     from dpgap.privacy.mechanism import Adjacency
-    from dpgap.privacy.rules import VALIDITIES
+    from dpgap.privacy.table import Question
 
-    bounds = [
-        lower_bound(
-            scores,
-            delta=options.delta,
-            confidence=options.confidence,
-            estimator=estimator,
-            rule=rule,
-            adjacency=Adjacency(options.adjacency),
-            threat_model=options.threat_model,
-        )
-        for estimator in _estimators(options)
-        for rule in _rules(scores, options)
-    ]
-    return sorted(bounds, key=lambda found: VALIDITIES.index(found.validity))
-
-
-def _estimators(options: Options) -> "list[Estimator]":
-    from dpgap.privacy.estimators import ClopperPearson, Gaussian, Jeffreys, JointBeta, SubsampledGaussian
-    from dpgap.privacy.mechanism import Adjacency
-
-    estimators: list[Estimator] = [ClopperPearson(), Jeffreys(), JointBeta(), Gaussian()]
     rate, steps = options.sample_rate, options.steps
-    if rate is not None and steps is not None:
-        adjacency = Adjacency(options.adjacency)
-        estimators.append(SubsampledGaussian(sample_rate=rate, steps=steps, adjacency=adjacency))
-    elif rate is not None or steps is not None:
+    if (rate is None) != (steps is None):
         raise InvalidInput(
             f"sample_rate={rate} and steps={steps} must be given together: they make the curve of DP-SGD. "
             "Write --sample-rate 0.01 --steps 1000, or neither."
         )
-    return estimators
-
-
-def _rules(scores: "AuditScores", options: Options) -> "list[Rule]":
-    """The user's own thresholds first; a world of one score cannot be split, so it has no held-out rule."""
-    from dpgap.privacy.rules import AllThresholds, Band, Bonferroni, Fixed, HeldOut
-
-    rules: list[Rule] = [Band(), AllThresholds()]
-    if min(scores.inside.size, scores.outside.size) > 1:
-        rules.insert(1, HeldOut(seed=options.seed))
-    match options.threshold:
-        case ():
-            return rules
-        case (threshold,):
-            return [Fixed(threshold), *rules]
-        case several:
-            return [Bonferroni(several), *rules]
-
-
-def _paper_columns(scores: "AuditScores", options: Options) -> "list[LowerBound]":
-    """GDP without holdout (the headline), then the columns of the paper's Appendix I, in its order."""
-    from dpgap.privacy.estimators import ClopperPearson, Gaussian
-    from dpgap.privacy.mechanism import Adjacency
-    from dpgap.privacy.paper import paper_bound
-
-    columns = [(Gaussian(), share) for share in (1.0, 0.25, 0.5, 0.75)]
-    columns += [(ClopperPearson(), share) for share in (1.0, 0.25, 0.5, 0.75)]
-    return [
-        paper_bound(
-            scores,
-            estimator,
-            evaluating=share,
-            delta=options.delta,
-            adjacency=Adjacency(options.adjacency),
-            threat_model=options.threat_model,
-        )
-        for estimator, share in columns
-    ]
+    return Question(
+        delta=options.delta,
+        confidence=options.confidence,
+        adjacency=Adjacency(options.adjacency),
+        threat_model=options.threat_model,
+        curve=None if rate is None or steps is None else (rate, steps),
+    )
 
 
 def _print(bounds: "list[LowerBound]", scores: "AuditScores") -> None:

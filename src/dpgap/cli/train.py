@@ -174,7 +174,7 @@ def _progress(steps: int) -> "Iterator[Observer]":
 
 
 def _print(release: "Release", accuracy: float, options: Options) -> None:
-    from dpgap.privacy.accounting import UpperBound
+    from dpgap.privacy.upper_bound import UpperBound
     from dpgap.training.release import STATEMENT, WEIGHTS
 
     statement = release.statement

@@ -7,7 +7,7 @@ import logging
 import math
 from collections.abc import Generator, Sequence
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass, replace
+from dataclasses import replace
 from typing import Any, Literal, Protocol, get_args
 
 import numpy as np
@@ -19,9 +19,9 @@ from dpgap.privacy.calibration import least_noise
 from dpgap.privacy.composition import Loss, Steps, closed_form
 from dpgap.privacy.mechanism import Adjacency, Mechanism, Poisson, Sampling
 from dpgap.privacy.tradeoff import Gaussian, TradeOff, from_profile, gaussian_delta, gaussian_epsilon
+from dpgap.privacy.upper_bound import EVERYWHERE, Accountant, UpperBound
 
 Floats = NDArray[np.float64]
-Accountant = Literal["pld", "rdp", "rdp-lemma-1", "closed-form", "paper", "as-if-poisson"]
 
 _SMALLEST_PLD_DELTA = 1e-12
 _SMALLEST_PLD_DELTA_A_STEP = 1e-14
@@ -41,35 +41,7 @@ _COARSE_ORDERS = (
 )
 _INTEGER_ORDERS = tuple(range(2, 65))
 
-_EVERYWHERE = (
-    "rate, noise, clip norm, steps and denominator are public and were fixed before the data was seen",
-    "the noise is Gaussian (floating point is not modelled) and the seed is secret",
-)
 _ROUNDS = "a record contributes once a round, no amplification is claimed, and filters act at round ends only"
-
-
-@dataclass(frozen=True, kw_only=True)
-class UpperBound:
-    """An eps_ub with what it rests on: the run is (value, delta)-DP for ``adjacency``.
-
-    **Guarantees**: where ``validity`` is ``proved`` the bound holds for the release of every model of the
-    run (``covers``), hence of the final model alone. A ``heuristic`` one holds for a run that was not made.
-
-    **Edge cases**: ``value`` is inf where nothing finite can be proved.
-    """
-
-    value: float
-    delta: float
-    accountant: Accountant
-    adjacency: Adjacency
-    validity: Literal["proved", "heuristic"]
-    covers: Literal["full-state"] = "full-state"
-    assumptions: tuple[str, ...] = _EVERYWHERE
-
-    def to_dict(self) -> dict[str, Any]:
-        """Plain values for JSON, which has no infinity: an infinite ``value`` becomes ``"inf"``."""
-        fields = asdict(self) | {"adjacency": self.adjacency.value, "assumptions": list(self.assumptions)}
-        return fields | ({"value": "inf"} if math.isinf(self.value) else {})
 
 
 class _Composed(Protocol):
@@ -120,7 +92,7 @@ def upper_bound(mechanism: Mechanism, delta: float, accountant: Accountant = "pl
         accountant=accountant,
         adjacency=mechanism.adjacency,
         validity="heuristic" if heuristic else "proved",
-        assumptions=(*_EVERYWHERE, *notes),
+        assumptions=(*EVERYWHERE, *notes),
     )
 
 

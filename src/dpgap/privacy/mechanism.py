@@ -9,7 +9,7 @@ from dpgap import _check
 from dpgap.errors import InvalidInput
 
 if TYPE_CHECKING:
-    from dpgap.privacy.accounting import Accountant, UpperBound
+    from dpgap.privacy.upper_bound import Accountant, UpperBound
 
 
 class Adjacency(StrEnum):

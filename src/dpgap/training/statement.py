@@ -6,8 +6,8 @@ from functools import cached_property, lru_cache
 from typing import Any
 
 from dpgap.errors import NoAnswer
-from dpgap.privacy.accounting import Accountant, UpperBound
 from dpgap.privacy.mechanism import Mechanism
+from dpgap.privacy.upper_bound import Accountant, UpperBound
 from dpgap.training.dpsgd import ETA
 from dpgap.training.filter import Filter
 from dpgap.training.options import PlainSGD, Precision

@@ -1,0 +1,1 @@
+"""What an auditor plants: rows made to be remembered, one kind a file."""

@@ -1,0 +1,107 @@
+"""Every bound that two worlds of scores support, in an order that no result decides."""
+
+from dataclasses import dataclass
+
+from dpgap.privacy.counts import AuditScores
+from dpgap.privacy.estimators import (
+    ClopperPearson,
+    Estimator,
+    Gaussian,
+    Jeffreys,
+    JointBeta,
+    SubsampledGaussian,
+)
+from dpgap.privacy.lower_bound import LowerBound, ThreatModel, lower_bound
+from dpgap.privacy.mechanism import Adjacency, Mechanism, Poisson
+from dpgap.privacy.paper import paper_bound
+from dpgap.privacy.rules import VALIDITIES, AllThresholds, Band, Bonferroni, Fixed, HeldOut, Rule
+
+_EVALUATING_SHARES = (1.0, 0.25, 0.5, 0.75)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Question:
+    """What an audit asks of its scores: at which delta, how surely, of which neighbours and attacker.
+
+    ``curve`` is DP-SGD's (sample rate, steps), for the estimator that uses its exact trade-off.
+    """
+
+    delta: float = 1e-5
+    confidence: float = 0.95
+    adjacency: Adjacency = Adjacency.ADD_REMOVE
+    threat_model: ThreatModel = "final"
+    curve: tuple[float, int] | None = None
+
+
+def curve_of(mechanism: Mechanism | None) -> tuple[float, int] | None:
+    """Sample rate and steps of a run with Poisson sampling; no other has a curve of this kind."""
+    if mechanism is None or not isinstance(mechanism.sampling, Poisson):
+        return None
+    return mechanism.sampling.rate, mechanism.steps
+
+
+def every_bound(
+    scores: AuditScores, question: Question, *, thresholds: tuple[float, ...] = (), seed: int = 0
+) -> list[LowerBound]:
+    """Every estimator with every rule: certified ones first, never ordered by their value.
+
+    The first is the headline. It is named in advance, as the largest of several is certified by none: the
+    given ``thresholds``, fixed before the scores were seen, if there are any, else the band. ``seed`` is of
+    the random split of the held-out rule, which a world of one score cannot have.
+
+    >>> table = every_bound(AuditScores(range(100, 200), range(100)), Question())
+    >>> [(row.estimator, row.rule) for row in table if row.validity == "certified"]
+    [('clopper-pearson', 'band'), ('clopper-pearson', 'held-out')]
+    """
+    bounds = [
+        lower_bound(
+            scores,
+            delta=question.delta,
+            confidence=question.confidence,
+            estimator=estimator,
+            rule=rule,
+            adjacency=question.adjacency,
+            threat_model=question.threat_model,
+        )
+        for estimator in _estimators(question)
+        for rule in _rules(scores, thresholds, seed)
+    ]
+    return sorted(bounds, key=lambda found: VALIDITIES.index(found.validity))
+
+
+def paper_columns(scores: AuditScores, question: Question) -> list[LowerBound]:
+    """GDP without holdout (the headline), then the columns of the paper's Appendix I, in its order."""
+    estimators = (Gaussian(), ClopperPearson())
+    return [
+        paper_bound(
+            scores,
+            estimator,
+            evaluating=share,
+            delta=question.delta,
+            adjacency=question.adjacency,
+            threat_model=question.threat_model,
+        )
+        for estimator in estimators
+        for share in _EVALUATING_SHARES
+    ]
+
+
+def _estimators(question: Question) -> list[Estimator]:
+    estimators: list[Estimator] = [ClopperPearson(), Jeffreys(), JointBeta(), Gaussian()]
+    if question.curve:
+        rate, steps = question.curve
+        estimators.append(SubsampledGaussian(sample_rate=rate, steps=steps, adjacency=question.adjacency))
+    return estimators
+
+
+def _rules(scores: AuditScores, thresholds: tuple[float, ...], seed: int) -> list[Rule]:
+    rules: list[Rule] = [Band(), AllThresholds()]
+    if min(scores.inside.size, scores.outside.size) > 1:
+        rules.insert(1, HeldOut(seed=seed))
+    match thresholds:
+        case ():
+            return rules
+        case (threshold,):
+            return [Fixed(threshold), *rules]
+        case several:
+            return [Bonferroni(several), *rules]

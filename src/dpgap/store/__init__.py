@@ -1,0 +1,1 @@
+"""One SQLite file of experiments, and who trains which of their models."""

@@ -1,0 +1,347 @@
+"""One SQLite file of experiments: what was trained, what it scored, and what was concluded from it.
+
+Readable by anything that reads SQLite. A model's results exist once the transaction that holds them has
+committed; whatever kills the process loses the running chunk and nothing else.
+"""
+
+import json
+import sqlite3
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dpgap.errors import InvalidInput, NoAnswer
+from dpgap.store.claims import Claims
+from dpgap.store.records import Description, ModelResult, Summary
+
+DEFAULT_STORE = Path("dpgap.sqlite")
+VERSION = 1
+_APPLICATION = 0x6470_6761  # "dpga", by which `file` and we know the format
+_PATIENCE_S = 30.0
+_SCHEMA = """
+CREATE TABLE experiments (
+  id INTEGER PRIMARY KEY, key TEXT NOT NULL UNIQUE, title TEXT NOT NULL, description TEXT NOT NULL,
+  inputs TEXT NOT NULL, upper_bound TEXT NOT NULL, device_kind TEXT, created TEXT NOT NULL) STRICT;
+CREATE TABLE chunks (
+  id INTEGER PRIMARY KEY, experiment INTEGER NOT NULL REFERENCES experiments, provenance TEXT NOT NULL,
+  committed TEXT NOT NULL) STRICT;
+CREATE TABLE models (
+  experiment INTEGER NOT NULL REFERENCES experiments, model INTEGER NOT NULL,
+  chunk INTEGER NOT NULL REFERENCES chunks, seconds REAL NOT NULL, train_accuracy REAL, test_accuracy REAL,
+  PRIMARY KEY (experiment, model)) STRICT, WITHOUT ROWID;
+CREATE TABLE arrays (
+  experiment INTEGER NOT NULL REFERENCES experiments, model INTEGER NOT NULL, name TEXT NOT NULL,
+  dtype TEXT NOT NULL, shape TEXT NOT NULL, data BLOB NOT NULL,
+  PRIMARY KEY (experiment, model, name)) STRICT, WITHOUT ROWID;
+CREATE TABLE failures (
+  experiment INTEGER NOT NULL REFERENCES experiments, model INTEGER NOT NULL, message TEXT NOT NULL,
+  happened TEXT NOT NULL, PRIMARY KEY (experiment, model)) STRICT, WITHOUT ROWID;
+CREATE TABLE looks (
+  id INTEGER PRIMARY KEY, experiment INTEGER NOT NULL REFERENCES experiments, models INTEGER NOT NULL,
+  bounds TEXT NOT NULL, computed TEXT NOT NULL, UNIQUE (experiment, models, bounds)) STRICT;
+"""
+
+
+class Store:
+    """Experiments in one file, made when missing unless ``read_only``.
+
+    **Guarantees**: several processes may use one file: none sees half a chunk, and a model that one of
+    them has claimed is not trained by another. A claim ends with the process that made it, however it ends.
+
+    **Edge cases**: a file that is no store, or one of a newer dpgap, is refused; an older one opens.
+
+    >>> store = Store(":memory:")
+    >>> store.add(Description(key="ab12", title="digits", specification={}, inputs="", upper_bound=None))
+    >>> result = ModelResult(model=3, seconds=1.0, train_accuracy=None, test_accuracy=0.9,
+    ...                      arrays={"scores": np.array([0.5])})
+    >>> store.commit("ab12", [result], provenance={}, device_kind="cpu")
+    >>> store.done("ab12"), store.array("ab12", "scores").tolist()
+    ({3}, [[0.5]])
+    """
+
+    def __init__(self, path: str | Path = DEFAULT_STORE, *, read_only: bool = False) -> None:
+        self.path = Path(path)
+        self._claims = Claims(self.path)
+        self._database = _open(self.path, read_only)
+        with self._explained("opened"):
+            self._prepare()
+
+    def close(self) -> None:
+        """Let go of the file, and of every claim."""
+        self._database.close()
+        self._claims.close()
+
+    def add(self, description: Description) -> None:
+        """Enter an experiment, or check that the one of this key is the same."""
+        row = (
+            description.key,
+            description.title,
+            _json(description.specification),
+            description.inputs,
+            _json(description.upper_bound),
+            _now(),
+        )
+        with self._transaction() as database:
+            found = database.execute(
+                "SELECT inputs, upper_bound FROM experiments WHERE key = ?", row[:1]
+            ).fetchone()
+            if found is None:
+                database.execute(
+                    "INSERT INTO experiments (key, title, description, inputs, upper_bound, created) "
+                    "VALUES (?, ?, ?, ?, ?, ?)",
+                    row,
+                )
+            elif found[0] != description.inputs:
+                raise InvalidInput(
+                    f"{self.path} holds experiment {description.key[:12]} with other data: the rows "
+                    f"behind {description.title!r} have changed since. Mixing both would audit neither; name "
+                    "another store, or put the data back."
+                )
+
+    def find(self, prefix: str) -> str:
+        """The key that begins with ``prefix``, which must be the only one."""
+        keys = [summary.key for summary in self.experiments()]
+        matching = [key for key in keys if key.startswith(prefix)]
+        if len(matching) == 1:
+            return matching[0]
+        known = ", ".join(key[:12] for key in (matching or keys)) or "none yet"
+        what = "begins several runs" if matching else "begins no run"
+        raise InvalidInput(f"{prefix!r} {what} of {self.path}. Write more of one of these keys: {known}.")
+
+    def description(self, key: str) -> Description:
+        """An experiment as it was entered."""
+        row = self._experiment(key)
+        return Description(
+            key=key,
+            title=row["title"],
+            specification=json.loads(row["description"]),
+            inputs=row["inputs"],
+            upper_bound=json.loads(row["upper_bound"]),
+        )
+
+    def experiments(self) -> list[Summary]:
+        """Every experiment, the oldest first."""
+        rows = self._rows(
+            "SELECT key, title, device_kind, created, "
+            "(SELECT count(*) FROM models WHERE experiment = experiments.id) AS models, "
+            "(SELECT count(*) FROM failures WHERE experiment = experiments.id) AS failures, "
+            "(SELECT coalesce(sum(json_array_length(bounds)), 0) FROM looks "
+            " WHERE experiment = experiments.id) AS bounds FROM experiments ORDER BY id"
+        )
+        return [Summary(**dict(row)) for row in rows]
+
+    def done(self, key: str) -> set[int]:
+        """The models whose results are there."""
+        rows = self._rows("SELECT model FROM models WHERE experiment = ?", self._id(key))
+        return {row["model"] for row in rows}
+
+    def claim(self, key: str, models: Sequence[int]) -> list[int]:
+        """Those of ``models`` that are neither done nor claimed elsewhere, now claimed by this process."""
+        experiment = self._id(key)
+        claimed = [model for model in models if self._claims.take(experiment, model)]
+        done = self.done(key)  # read after locking: whoever held a lock has committed before letting go
+        self.release(key, [model for model in claimed if model in done])
+        return [model for model in claimed if model not in done]
+
+    def release(self, key: str, models: Sequence[int]) -> None:
+        """Give claimed models back."""
+        experiment = self._id(key)
+        for model in models:
+            self._claims.give_back(experiment, model)
+
+    def commit(
+        self, key: str, results: Sequence[ModelResult], *, provenance: dict[str, Any], device_kind: str
+    ) -> None:
+        """Keep the results of a chunk, all or none, and let go of its claims."""
+        experiment = self._id(key)
+        with self._transaction() as database:
+            self.check_device(key, device_kind)
+            database.execute("UPDATE experiments SET device_kind = ? WHERE id = ?", (device_kind, experiment))
+            chunk = database.execute(
+                "INSERT INTO chunks (experiment, provenance, committed) VALUES (?, ?, ?)",
+                (experiment, _json(provenance), _now()),
+            ).lastrowid
+            for result in results:
+                _insert(database, experiment, chunk, result)
+        self.release(key, [result.model for result in results])
+
+    def fail(self, key: str, model: int, message: str) -> None:
+        """Note why a model could not be trained; it is tried again by the next run."""
+        experiment = self._id(key)
+        with self._transaction() as database:
+            database.execute(
+                "INSERT OR REPLACE INTO failures VALUES (?, ?, ?, ?)", (experiment, model, message, _now())
+            )
+        self.release(key, [model])
+
+    def failures(self, key: str) -> dict[int, str]:
+        """The models that failed at their last try, with the reason."""
+        rows = self._rows("SELECT model, message FROM failures WHERE experiment = ?", self._id(key))
+        return {row["model"]: row["message"] for row in rows}
+
+    def results(self, key: str) -> list[ModelResult]:
+        """What is kept of every model but its arrays, by number."""
+        rows = self._rows(
+            "SELECT model, seconds, train_accuracy, test_accuracy FROM models WHERE experiment = ? "
+            "ORDER BY model",
+            self._id(key),
+        )
+        return [ModelResult(**dict(row)) for row in rows]
+
+    def array(self, key: str, name: str) -> NDArray[Any]:
+        """The array ``name`` of every model, one row a model, in the order of `results`."""
+        rows = self._rows(
+            "SELECT dtype, shape, data FROM arrays WHERE experiment = ? AND name = ? ORDER BY model",
+            self._id(key),
+            name,
+        )
+        if not rows:
+            raise NoAnswer(f"Run {key[:12]} of {self.path} holds no {name!r}: nothing of the kind was kept.")
+        return np.stack([_array(row) for row in rows])
+
+    def provenance(self, key: str) -> list[dict[str, Any]]:
+        """How each chunk was made, without repetition, in the order of their making."""
+        rows = self._rows(
+            "SELECT provenance FROM chunks WHERE experiment = ? GROUP BY provenance ORDER BY min(id)",
+            self._id(key),
+        )
+        return [json.loads(row["provenance"]) for row in rows]
+
+    def look(self, key: str, models: int, bounds: Sequence[dict[str, Any]]) -> None:
+        """Keep bounds computed from ``models`` models; the same bounds of the same models count once."""
+        experiment = self._id(key)
+        with self._transaction() as database:
+            database.execute(
+                "INSERT OR IGNORE INTO looks (experiment, models, bounds, computed) VALUES (?, ?, ?, ?)",
+                (experiment, models, _json(list(bounds)), _now()),
+            )
+
+    def bounds(self, key: str) -> list[dict[str, Any]]:
+        """The bounds of the last look; none if nobody looked."""
+        rows = self._rows(
+            "SELECT bounds FROM looks WHERE experiment = ? ORDER BY id DESC LIMIT 1",
+            self._id(key),
+        )
+        return json.loads(rows[0]["bounds"]) if rows else []
+
+    def check_device(self, key: str, device_kind: str) -> None:
+        """Refuse to go on with an experiment on another kind of device."""
+        known = self._experiment(key)["device_kind"]
+        if known not in (None, device_kind):
+            raise InvalidInput(
+                f"Run {key[:12]} was begun on {known!r} and this is {device_kind!r}. Models of one audit "
+                "must be made alike, and rounding differs between devices; go on there, or name another "
+                "store."
+            )
+
+    def _id(self, key: str) -> int:
+        return self._experiment(key)["id"]
+
+    def _experiment(self, key: str) -> sqlite3.Row:
+        rows = self._rows("SELECT * FROM experiments WHERE key = ?", key)
+        if not rows:
+            raise InvalidInput(f"{self.path} holds no run {key!r}. Write: dpgap runs --store {self.path}")
+        return rows[0]
+
+    def _rows(self, query: str, *values: Any) -> list[sqlite3.Row]:
+        with self._explained("read"):
+            return self._database.execute(query, values).fetchall()
+
+    @contextmanager
+    def _transaction(self) -> Iterator[sqlite3.Connection]:
+        with self._explained("written"):
+            self._database.execute("BEGIN IMMEDIATE")
+            with self._database:
+                yield self._database
+
+    @contextmanager
+    def _explained(self, attempted: str) -> Iterator[None]:
+        try:
+            yield
+        except sqlite3.DatabaseError as problem:
+            raise InvalidInput(
+                f"{self.path} could not be {attempted}: {problem}. {_advice(problem)}"
+            ) from problem
+
+    def _prepare(self) -> None:
+        """Check whose file this is; give an empty one its tables."""
+        application = self._database.execute("PRAGMA application_id").fetchone()[0]
+        version = self._database.execute("PRAGMA user_version").fetchone()[0]
+        tables = self._database.execute("SELECT count(*) FROM sqlite_schema").fetchone()[0]
+        if application == 0 and tables == 0:
+            self._create()
+        elif application != _APPLICATION:
+            raise InvalidInput(f"{self.path} is a database of another program. Name another --store.")
+        elif version > VERSION:
+            raise InvalidInput(
+                f"{self.path} is of version {version}, and this dpgap reads up to {VERSION}. It was written "
+                "by a newer one; update dpgap."
+            )
+
+    def _create(self) -> None:
+        self._database.execute("BEGIN IMMEDIATE")
+        with self._database:
+            if self._database.execute("SELECT count(*) FROM sqlite_schema").fetchone()[0] == 0:
+                for statement in filter(str.strip, _SCHEMA.split(";")):
+                    self._database.execute(statement)
+                self._database.execute(f"PRAGMA application_id = {_APPLICATION}")
+                self._database.execute(f"PRAGMA user_version = {VERSION}")
+
+
+def _open(path: Path, read_only: bool) -> sqlite3.Connection:
+    if read_only and not path.is_file():
+        raise InvalidInput(f"There is no store {path}. Run an audit first, or name its file with --store.")
+    if str(path) != ":memory:" and not path.parent.is_dir():
+        raise InvalidInput(f"{path.parent} is no folder, so {path} cannot be made there. Make it first.")
+    target = str(path) if str(path) == ":memory:" else f"{path.absolute().as_uri()}?mode="
+    target += "" if target == ":memory:" else ("ro" if read_only else "rwc")
+    try:
+        database = sqlite3.connect(target, timeout=_PATIENCE_S, isolation_level=None, uri=True)
+    except sqlite3.Error as problem:
+        raise InvalidInput(f"{path} could not be opened: {problem}. {_advice(problem)}") from problem
+    database.row_factory = sqlite3.Row
+    database.execute("PRAGMA foreign_keys = ON")
+    return database
+
+
+def _advice(problem: sqlite3.Error) -> str:
+    message = str(problem)
+    if "locked" in message:
+        return f"Another process held it for over {_PATIENCE_S:g} s; end that, then run this again."
+    if "readonly" in message:
+        return "It is read-only for you; give yourself write access, or copy it elsewhere."
+    if "full" in message:
+        return "The disk is full; free some space, then run this again: nothing that was kept is lost."
+    if "not a database" in message or "malformed" in message:
+        return "It is no store of dpgap, or damaged; name another --store or put a backup in its place."
+    return "Check the path, then run this again."
+
+
+def _insert(database: sqlite3.Connection, experiment: int, chunk: int | None, result: ModelResult) -> None:
+    model = (experiment, result.model)
+    database.execute(
+        "INSERT INTO models VALUES (?, ?, ?, ?, ?, ?)",
+        (*model, chunk, result.seconds, result.train_accuracy, result.test_accuracy),
+    )
+    for name, array in result.arrays.items():
+        kept = np.ascontiguousarray(array, dtype=array.dtype.newbyteorder("<"))
+        row = (*model, name, kept.dtype.str, _json(kept.shape), kept.tobytes())
+        database.execute("INSERT INTO arrays VALUES (?, ?, ?, ?, ?, ?)", row)
+    database.execute("DELETE FROM failures WHERE experiment = ? AND model = ?", model)
+
+
+def _array(row: sqlite3.Row) -> NDArray[Any]:
+    return np.frombuffer(row["data"], dtype=row["dtype"]).reshape(json.loads(row["shape"]))
+
+
+def _json(content: Any) -> str:
+    return json.dumps(content, sort_keys=True, allow_nan=False)
+
+
+def _now() -> str:
+    return datetime.now(UTC).isoformat(timespec="seconds")
