@@ -8,10 +8,25 @@ from importlib.metadata import version
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from dpgap.attacks.lira import LiRA
+    from dpgap.attacks.loss import LossAttack
+    from dpgap.audits.every_record import CanaryThroughOthers, EveryRecord
+    from dpgap.audits.group import Group
+    from dpgap.audits.one_run import OneRun
+    from dpgap.audits.result import Audit
+    from dpgap.audits.shadow_pairs import ShadowPairs
+    from dpgap.canaries.blank import Blank
+    from dpgap.canaries.interpolated import Interpolated
+    from dpgap.canaries.mislabelled import Mislabelled
+    from dpgap.canaries.random_binary import RandomBinary
     from dpgap.data.augmentation import CropFlip
     from dpgap.data.load import load
     from dpgap.data.records import Canaries, Records
     from dpgap.errors import DpgapError, IncomparableBounds, InvalidInput, NoAnswer
+    from dpgap.experiments.audit import audit
+    from dpgap.experiments.experiment import Calibrated, Dataset, Experiment, Network
+    from dpgap.experiments.from_experiment import run_experiment
+    from dpgap.experiments.spec import read_experiments
     from dpgap.models.build import build_model
     from dpgap.privacy.accounting import calibrate
     from dpgap.privacy.counts import AuditScores, read_scores
@@ -26,11 +41,13 @@ if TYPE_CHECKING:
     from dpgap.privacy.rules import AllThresholds, Band, Bonferroni, Fixed, HeldOut
     from dpgap.privacy.sequential import SequentialAudit
     from dpgap.privacy.study import finite_sample_study
+    from dpgap.privacy.table import Question
     from dpgap.privacy.upper_bound import UpperBound
     from dpgap.signatures.base import Signature
     from dpgap.signatures.gradient import CosineToUpdate, GradientNorm, Kurtosis, ProjectionVariability
     from dpgap.signatures.history import DirectionalUniqueness
     from dpgap.signatures.output import Entropy, InverseConfidence, Loss, Margin
+    from dpgap.training.execution import Execution
     from dpgap.training.filter import Filter, SelectTop
     from dpgap.training.options import PlainSGD, TrainingOptions
     from dpgap.training.release import Trained, save_release
@@ -39,46 +56,64 @@ if TYPE_CHECKING:
 __all__ = [
     "Adjacency",
     "AllThresholds",
+    "Audit",
     "AuditScores",
     "BallsInBins",
     "Band",
     "BestGuesses",
+    "Blank",
     "Bonferroni",
+    "Calibrated",
     "Canaries",
+    "CanaryThroughOthers",
     "ClopperPearson",
     "CosineToUpdate",
     "CropFlip",
+    "Dataset",
     "DirectionalUniqueness",
     "DpgapError",
     "Entropy",
+    "EveryRecord",
+    "Execution",
+    "Experiment",
     "Filter",
     "Fixed",
     "FixedGuesses",
     "Gaussian",
     "GradientNorm",
+    "Group",
     "GuessGrid",
     "HeldOut",
     "HeldOutCanaries",
     "IncomparableBounds",
+    "Interpolated",
     "InvalidInput",
     "InverseConfidence",
     "Jeffreys",
     "JointBeta",
     "Kurtosis",
+    "LiRA",
     "Loss",
+    "LossAttack",
     "LowerBound",
     "Margin",
     "Mechanism",
+    "Mislabelled",
+    "Network",
     "NoAnswer",
+    "OneRun",
     "Paper",
     "PlainSGD",
     "Plan",
     "Poisson",
     "ProjectionVariability",
+    "Question",
+    "RandomBinary",
     "RecordBounds",
     "Records",
     "SelectTop",
     "SequentialAudit",
+    "ShadowPairs",
     "Shuffled",
     "Signature",
     "SubsampledGaussian",
@@ -86,6 +121,7 @@ __all__ = [
     "TrainingOptions",
     "UpperBound",
     "__version__",
+    "audit",
     "bound_every_record",
     "build_model",
     "calibrate",
@@ -96,7 +132,9 @@ __all__ = [
     "one_run_bound",
     "paper_bound",
     "plan",
+    "read_experiments",
     "read_scores",
+    "run_experiment",
     "save_release",
     "strongest_record",
     "train",
@@ -105,32 +143,124 @@ __all__ = [
 __version__ = version("dpgap")
 
 _NAMES_IN = {
+    "dpgap.attacks.lira": ("LiRA",),
+    "dpgap.attacks.loss": ("LossAttack",),
+    "dpgap.audits.every_record": (
+        "CanaryThroughOthers",
+        "EveryRecord",
+    ),
+    "dpgap.audits.group": ("Group",),
+    "dpgap.audits.one_run": ("OneRun",),
+    "dpgap.audits.result": ("Audit",),
+    "dpgap.audits.shadow_pairs": ("ShadowPairs",),
+    "dpgap.canaries.blank": ("Blank",),
+    "dpgap.canaries.interpolated": ("Interpolated",),
+    "dpgap.canaries.mislabelled": ("Mislabelled",),
+    "dpgap.canaries.random_binary": ("RandomBinary",),
     "dpgap.data.augmentation": ("CropFlip",),
     "dpgap.data.load": ("load",),
-    "dpgap.data.records": ("Canaries", "Records"),
-    "dpgap.errors": ("DpgapError", "IncomparableBounds", "InvalidInput", "NoAnswer"),
+    "dpgap.data.records": (
+        "Canaries",
+        "Records",
+    ),
+    "dpgap.errors": (
+        "DpgapError",
+        "IncomparableBounds",
+        "InvalidInput",
+        "NoAnswer",
+    ),
+    "dpgap.experiments.audit": ("audit",),
+    "dpgap.experiments.experiment": (
+        "Calibrated",
+        "Dataset",
+        "Experiment",
+        "Network",
+    ),
+    "dpgap.experiments.from_experiment": ("run_experiment",),
+    "dpgap.experiments.spec": ("read_experiments",),
     "dpgap.models.build": ("build_model",),
     "dpgap.privacy.accounting": ("calibrate",),
-    "dpgap.privacy.counts": ("AuditScores", "read_scores"),
-    "dpgap.privacy.estimators": ("ClopperPearson", "Gaussian", "Jeffreys", "JointBeta", "SubsampledGaussian"),
-    "dpgap.privacy.every_record": ("RecordBounds", "bound_every_record", "strongest_record"),
-    "dpgap.privacy.guesses": ("BestGuesses", "FixedGuesses", "GuessGrid", "HeldOutCanaries"),
-    "dpgap.privacy.lower_bound": ("LowerBound", "lower_bound", "one_record_bound"),
-    "dpgap.privacy.mechanism": ("Adjacency", "BallsInBins", "Mechanism", "Poisson", "Shuffled"),
+    "dpgap.privacy.counts": (
+        "AuditScores",
+        "read_scores",
+    ),
+    "dpgap.privacy.estimators": (
+        "ClopperPearson",
+        "Gaussian",
+        "Jeffreys",
+        "JointBeta",
+        "SubsampledGaussian",
+    ),
+    "dpgap.privacy.every_record": (
+        "RecordBounds",
+        "bound_every_record",
+        "strongest_record",
+    ),
+    "dpgap.privacy.guesses": (
+        "BestGuesses",
+        "FixedGuesses",
+        "GuessGrid",
+        "HeldOutCanaries",
+    ),
+    "dpgap.privacy.lower_bound": (
+        "LowerBound",
+        "lower_bound",
+        "one_record_bound",
+    ),
+    "dpgap.privacy.mechanism": (
+        "Adjacency",
+        "BallsInBins",
+        "Mechanism",
+        "Poisson",
+        "Shuffled",
+    ),
     "dpgap.privacy.one_run": ("one_run_bound",),
-    "dpgap.privacy.paper": ("Paper", "paper_bound"),
-    "dpgap.privacy.planner": ("Plan", "plan"),
-    "dpgap.privacy.rules": ("AllThresholds", "Band", "Bonferroni", "Fixed", "HeldOut"),
+    "dpgap.privacy.paper": (
+        "Paper",
+        "paper_bound",
+    ),
+    "dpgap.privacy.planner": (
+        "Plan",
+        "plan",
+    ),
+    "dpgap.privacy.rules": (
+        "AllThresholds",
+        "Band",
+        "Bonferroni",
+        "Fixed",
+        "HeldOut",
+    ),
     "dpgap.privacy.sequential": ("SequentialAudit",),
     "dpgap.privacy.study": ("finite_sample_study",),
+    "dpgap.privacy.table": ("Question",),
     "dpgap.privacy.upper_bound": ("UpperBound",),
     "dpgap.signatures.base": ("Signature",),
-    "dpgap.signatures.gradient": ("CosineToUpdate", "GradientNorm", "Kurtosis", "ProjectionVariability"),
+    "dpgap.signatures.gradient": (
+        "CosineToUpdate",
+        "GradientNorm",
+        "Kurtosis",
+        "ProjectionVariability",
+    ),
     "dpgap.signatures.history": ("DirectionalUniqueness",),
-    "dpgap.signatures.output": ("Entropy", "InverseConfidence", "Loss", "Margin"),
-    "dpgap.training.filter": ("Filter", "SelectTop"),
-    "dpgap.training.options": ("PlainSGD", "TrainingOptions"),
-    "dpgap.training.release": ("Trained", "save_release"),
+    "dpgap.signatures.output": (
+        "Entropy",
+        "InverseConfidence",
+        "Loss",
+        "Margin",
+    ),
+    "dpgap.training.execution": ("Execution",),
+    "dpgap.training.filter": (
+        "Filter",
+        "SelectTop",
+    ),
+    "dpgap.training.options": (
+        "PlainSGD",
+        "TrainingOptions",
+    ),
+    "dpgap.training.release": (
+        "Trained",
+        "save_release",
+    ),
     "dpgap.training.trainer": ("train",),
 }
 _MODULE_OF = {name: module for module, names in _NAMES_IN.items() for name in names}

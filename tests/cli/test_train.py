@@ -7,7 +7,7 @@ import pytest
 import torch
 from safetensors.numpy import load_file
 
-from dpgap.cli import main
+from dpgap.cli import _install, main
 from dpgap.cli import train as train_module
 from dpgap.data.load import load
 from dpgap.models.build import build_model
@@ -124,5 +124,5 @@ def test_bad_input_ends_with_one_message(tmp_path, refused, changed, said):
 
 
 def test_without_torch_it_says_what_to_install(tmp_path, refused, monkeypatch):
-    monkeypatch.setattr(train_module, "find_spec", lambda _: None)
+    monkeypatch.setattr(_install, "find_spec", lambda _: None)
     assert "pip install 'dpgap[train]'" in refused(tmp_path / "out")

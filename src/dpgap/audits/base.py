@@ -24,6 +24,11 @@ class Assignment:
     canaries: Bool[np.ndarray, " K"]
     records: Bool[np.ndarray, " N"] | None = None
 
+    @property
+    def world(self) -> bytes:
+        """Equal for two models with the same rows."""
+        return self.canaries.tobytes() + (b"" if self.records is None else self.records.tobytes())
+
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Evidence:
@@ -54,6 +59,11 @@ class Design(ABC):
 
     def __post_init__(self) -> None:
         _check.count(models=self.models, hint="It is how many models are trained; write 400.")
+
+    @property
+    def sequential(self) -> bool:
+        """Whether `decision` may stop the audit early."""
+        return False
 
     @property
     @abstractmethod

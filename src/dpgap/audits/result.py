@@ -42,6 +42,7 @@ class Removals:
     planted: int
     removed: int
     median: float | None
+    steps_per_epoch: float
 
 
 @dataclass(frozen=True, kw_only=True)

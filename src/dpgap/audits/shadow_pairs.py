@@ -43,6 +43,11 @@ class ShadowPairs(Design):
             _check.positive(target=self.target, hint="It is the eps_lb to certify; write 1.0.")
 
     @property
+    def sequential(self) -> bool:
+        """With a target."""
+        return self.target is not None
+
+    @property
     def planted(self) -> int:
         """One canary."""
         return 1

@@ -13,12 +13,14 @@ def main(arguments: Sequence[str] | None = None) -> None:
     from tyro.extras import SubcommandApp
 
     from dpgap.cli.account import account
+    from dpgap.cli.audit import audit
     from dpgap.cli.bound import bound
     from dpgap.cli.plan import plan
+    from dpgap.cli.runs import export, runs
     from dpgap.cli.train import train
 
     app = SubcommandApp()
-    for command in (bound, account, plan, train):
+    for command in (bound, account, plan, train, audit, runs, export):
         app.command(command)
     try:
         app.cli(

@@ -4,12 +4,19 @@ import json
 import os
 import sys
 from collections.abc import Sequence
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from dpgap._plain import plain
 
+if TYPE_CHECKING:
+    from dpgap.privacy.lower_bound import Interval, LowerBound
+
 AdjacencyName = Literal["add-remove", "replace-one", "zero-out"]
 ThreatModelName = Literal["final", "full-state", "final-gradient", "full-state-gradient"]
+CHOOSE_ONE = (
+    "Choose one row before looking: the largest of several proves nothing, and neither do\n"
+    "heuristic and model-based rows. Intervals marked * only describe how a bound varies."
+)
 
 
 def print_json(content: Any) -> None:
@@ -42,6 +49,32 @@ def print_table(title: str, header: Sequence[str], rows: Sequence[Sequence[str]]
         table.add_row(*row)
     has_width = sys.stdout.isatty() or "COLUMNS" in os.environ
     Console(highlight=False, width=None if has_width else 100).print(table)
+
+
+def print_bounds(title: str, bounds: "Sequence[LowerBound]") -> None:
+    """Print a table of lower bounds, a row each, in the order given."""
+    print_table(
+        title,
+        ("eps_lb", "validity", "estimator", "rule", "interval", "at score", "FPR, FNR"),
+        [
+            (
+                shown(found.value),
+                found.validity,
+                found.estimator,
+                found.rule,
+                _shown_interval(found.interval),
+                shown(found.threshold),
+                f"{shown(found.fpr)} {shown(found.fnr)}",
+            )
+            for found in bounds
+        ],
+    )
+
+
+def _shown_interval(interval: "Interval | None") -> str:
+    if interval is None:
+        return "-"
+    return f"{interval.low:.1f}-{interval.high:.1f}{'*' if interval.descriptive else ''}"
 
 
 def shown(value: float | None, digits: int = 2) -> str:

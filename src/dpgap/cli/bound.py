@@ -6,12 +6,12 @@ from typing import TYPE_CHECKING, Annotated
 
 import tyro
 
-from dpgap.cli._print import AdjacencyName, ThreatModelName, print_json, print_table, shown
+from dpgap.cli._print import CHOOSE_ONE, AdjacencyName, ThreatModelName, print_bounds, print_json
 from dpgap.errors import InvalidInput
 
 if TYPE_CHECKING:
     from dpgap.privacy.counts import AuditScores
-    from dpgap.privacy.lower_bound import Interval, LowerBound
+    from dpgap.privacy.lower_bound import LowerBound
     from dpgap.privacy.table import Question
 
 
@@ -96,35 +96,11 @@ def _question(options: Options) -> "Question":
 
 def _print(bounds: "list[LowerBound]", scores: "AuditScores") -> None:
     headline, sizes = bounds[0], (scores.inside.size, scores.outside.size)
-    print_table(
-        f"eps_lb at delta {headline.delta:g}: {sizes[0]} scores inside, {sizes[1]} outside",
-        ("eps_lb", "validity", "estimator", "rule", "interval", "at score", "FPR, FNR"),
-        [
-            (
-                shown(found.value),
-                found.validity,
-                found.estimator,
-                found.rule,
-                _shown_interval(found.interval),
-                shown(found.threshold),
-                f"{shown(found.fpr)} {shown(found.fnr)}",
-            )
-            for found in bounds
-        ],
-    )
+    print_bounds(f"eps_lb at delta {headline.delta:g}: {sizes[0]} scores inside, {sizes[1]} outside", bounds)
     if headline.validity == "certified":
         print(
             f"Certified by the {headline.rule} rule, with confidence {100 * headline.confidence:.6g} %: "
             f"the privacy loss at delta\n{headline.delta:g} is at least {headline.value:.2f} "
             f"({headline.adjacency.value}, {headline.threat_model})."
         )
-    print(
-        "Choose one row before looking: the largest of several proves nothing, and neither do\n"
-        "heuristic and model-based rows. Intervals marked * only describe how a bound varies."
-    )
-
-
-def _shown_interval(interval: "Interval | None") -> str:
-    if interval is None:
-        return "-"
-    return f"{interval.low:.1f}-{interval.high:.1f}{'*' if interval.descriptive else ''}"
+    print(CHOOSE_ONE)

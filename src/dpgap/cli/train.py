@@ -4,12 +4,12 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import tyro
 
+from dpgap.cli._install import need_torch
 from dpgap.errors import InvalidInput
 
 if TYPE_CHECKING:
@@ -73,7 +73,7 @@ def train(options: Annotated[Options, tyro.conf.arg(name="")]) -> None:
     Args:
         options: What to train, how privately, and where to.
     """
-    _check_torch()
+    need_torch("dpgap train")
     _check_out(options.out)
     from dpgap.data.load import load
     from dpgap.models.build import build_model
@@ -100,14 +100,6 @@ def train(options: Annotated[Options, tyro.conf.arg(name="")]) -> None:
         )
     save_release(trained.release, options.out)
     _print(trained.release, accuracy(model, trained.release.weights, splits.test), options)
-
-
-def _check_torch() -> None:
-    if find_spec("torch") is None:
-        raise InvalidInput(
-            "dpgap train needs PyTorch, which the auditor's install leaves out. Write: "
-            "pip install 'dpgap[train]'"
-        )
 
 
 def _check_out(out: Path) -> None:

@@ -1,7 +1,9 @@
 """Networks by name, each with its initialisation."""
 
 import difflib
+import re
 from collections.abc import Callable
+from functools import partial
 
 import torch
 from torch import nn
@@ -43,6 +45,8 @@ IMAGE_MODELS = ("mnist-cnn", "cifar-cnn", "wrn-16-4")
 def build_model(name: str, input_shape: tuple[int, ...], num_classes: int, seed: int) -> nn.Module:
     """The network called ``name`` for records of ``input_shape``, with the weights that ``seed`` gives.
 
+    ``mlp-64-32`` is an ``mlp`` with 64 and then 32 hidden units.
+
     **Guarantees**: the weights are a function of the arguments alone; torch's global generator is neither
     read nor moved. They are public (theta_0 of the privacy contract), so give a seed that is not secret.
 
@@ -59,12 +63,16 @@ def build_model(name: str, input_shape: tuple[int, ...], num_classes: int, seed:
             f"input_shape must be (channels, height, width) for {name}, got {input_shape!r}. "
             "Write 'mlp' or 'logistic' for records that are no images."
         )
-    make, initialise = MODELS[name]
+    make, initialise = _of_widths(name) if name.startswith("mlp-") else MODELS[name]
     with torch.device("meta"):
         model = make(input_shape, num_classes)
     model.to_empty(device="cpu")
     initialise(model, torch.Generator().manual_seed(int(stream(seed, "initialisation").integers(2**63))))
     return model
+
+
+def _of_widths(name: str) -> tuple[Make, Initialise]:
+    return partial(mlp, hidden=tuple(map(int, name.split("-")[1:]))), _initialise_xavier
 
 
 def _by_shape(name: str, input_shape: tuple[int, ...]) -> str:
@@ -76,8 +84,8 @@ def _by_shape(name: str, input_shape: tuple[int, ...]) -> str:
             f"model 'cnn' is for images 28 or 32 pixels high, got input_shape={input_shape!r}. "
             "Write 'mlp', 'logistic' or the full name of a network."
         )
-    if name not in MODELS:
-        names = ["cnn", *MODELS]
+    if name not in MODELS and not re.fullmatch(r"mlp(-[1-9]\d*)+", name):
+        names = ["cnn", *MODELS, "mlp-64-32 (with any widths)"]
         near = difflib.get_close_matches(name, names, n=2, cutoff=0.4)
         hint = f"Did you mean {' or '.join(near)}?" if near else "Any nn.Module of your own will do as well."
         raise InvalidInput(f"model must be one of {', '.join(names)}, got {name!r}. {hint}")

@@ -12,7 +12,7 @@ from dpgap.privacy.estimators import (
     SubsampledGaussian,
 )
 from dpgap.privacy.lower_bound import LowerBound, ThreatModel, lower_bound
-from dpgap.privacy.mechanism import Adjacency, Mechanism, Poisson
+from dpgap.privacy.mechanism import Adjacency, Poisson, Sampling
 from dpgap.privacy.paper import paper_bound
 from dpgap.privacy.rules import VALIDITIES, AllThresholds, Band, Bonferroni, Fixed, HeldOut, Rule
 
@@ -33,11 +33,9 @@ class Question:
     curve: tuple[float, int] | None = None
 
 
-def curve_of(mechanism: Mechanism | None) -> tuple[float, int] | None:
+def curve_of(sampling: Sampling, steps: int) -> tuple[float, int] | None:
     """Sample rate and steps of a run with Poisson sampling; no other has a curve of this kind."""
-    if mechanism is None or not isinstance(mechanism.sampling, Poisson):
-        return None
-    return mechanism.sampling.rate, mechanism.steps
+    return (sampling.rate, steps) if isinstance(sampling, Poisson) else None
 
 
 def every_bound(

@@ -193,16 +193,21 @@ class Store:
         )
         return [ModelResult(**dict(row)) for row in rows]
 
-    def array(self, key: str, name: str) -> NDArray[Any]:
-        """The array ``name`` of every model, one row a model, in the order of `results`."""
+    def arrays(self, key: str, name: str) -> list[NDArray[Any]]:
+        """The array ``name`` of every model, in the order of `results`; empty if none was kept."""
         rows = self._rows(
             "SELECT dtype, shape, data FROM arrays WHERE experiment = ? AND name = ? ORDER BY model",
             self._id(key),
             name,
         )
-        if not rows:
+        return [_array(row) for row in rows]
+
+    def array(self, key: str, name: str) -> NDArray[Any]:
+        """The same as one array, one row a model."""
+        arrays = self.arrays(key, name)
+        if not arrays:
             raise NoAnswer(f"Run {key[:12]} of {self.path} holds no {name!r}: nothing of the kind was kept.")
-        return np.stack([_array(row) for row in rows])
+        return np.stack(arrays)
 
     def provenance(self, key: str) -> list[dict[str, Any]]:
         """How each chunk was made, without repetition, in the order of their making."""

@@ -1,6 +1,5 @@
 """The private state of an interrupted run, on disk until the run is done."""
 
-import hashlib
 import io
 import zipfile
 from dataclasses import fields
@@ -12,6 +11,7 @@ import torch
 from jaxtyping import Bool
 from torch import Tensor
 
+from dpgap._digest import digest
 from dpgap.errors import InvalidInput
 from dpgap.training.files import PRIVATE, write_whole
 from dpgap.training.step import State, Task
@@ -72,10 +72,5 @@ class Checkpoint:
 def _fingerprint(task: Task, membership: Bool[Tensor, " N"], seed: int | None) -> str:
     """A hash of everything that decides the run, but a seed from the system."""
     described = (_VERSION, seed, task.model, task.mechanism, task.filter, task.options)
-    digest = hashlib.sha256(repr(described).encode())
     tensors = [*task.model.state_dict().values(), task.records.x, task.records.y, membership, task.gradients]
-    for tensor in tensors:
-        if tensor is not None:
-            digest.update(repr((tensor.shape, tensor.dtype)).encode())
-            digest.update(tensor.detach().contiguous().numpy())
-    return digest.hexdigest()
+    return digest(repr(described), *(each.detach().numpy() for each in tensors if each is not None))

@@ -1,6 +1,7 @@
-"""How good a model is on records that it was not trained on."""
+"""What a model says of records, and how often it is right."""
 
 import torch
+from jaxtyping import Float, Int
 from torch import Tensor, nn
 from torch.func import functional_call
 
@@ -10,18 +11,30 @@ _ROWS_AT_ONCE = 500
 
 
 @torch.no_grad()
-def accuracy(model: nn.Module, weights: dict[str, Tensor], records: Records) -> float:
-    """The share of ``records`` that ``model`` with ``weights`` classifies rightly.
+def predicted(
+    model: nn.Module, weights: dict[str, Tensor], x: Float[Tensor, "N ..."]
+) -> Float[Tensor, "N C"]:
+    """The logits of ``model`` with ``weights`` for each row."""
+    return torch.cat([functional_call(model, weights, (part,)) for part in x.split(_ROWS_AT_ONCE)])
+
+
+def share_right(logits: Float[Tensor, "N C"], labels: Int[Tensor, " N"]) -> float:
+    """The share of rows whose largest logit is their label's; not a number without rows.
 
     On training records it is private: no bound covers it (rule 4 of the privacy contract).
 
-    **Edge cases**: not a number without records.
+    >>> share_right(torch.eye(2), torch.tensor([0, 0]))
+    0.5
+    """
+    return float((logits.argmax(dim=1) == labels).double().mean())
+
+
+def accuracy(model: nn.Module, weights: dict[str, Tensor], records: Records) -> float:
+    """The share of ``records`` that ``model`` with ``weights`` classifies rightly.
 
     >>> model = nn.Linear(2, 2)
     >>> accuracy(model, {"weight": torch.eye(2), "bias": torch.zeros(2)},
     ...          Records(torch.eye(2), torch.tensor([0, 0]), 2))
     0.5
     """
-    parts = zip(records.x.split(_ROWS_AT_ONCE), records.y.split(_ROWS_AT_ONCE), strict=True)
-    right = [(functional_call(model, weights, (x,)).argmax(dim=1) == y) for x, y in parts]
-    return float(torch.cat(right).double().mean())
+    return share_right(predicted(model, weights, records.x), records.y)

@@ -21,4 +21,6 @@ class Execution:
     def __post_init__(self) -> None:
         if self.models_at_once is not None:
             _check.count(models_at_once=self.models_at_once, hint="Leave it out for the usual number.")
-        _check.count(processes=self.processes, at_least=0, hint="Write 0 for this process, 2 for two of them.")
+        _check.count(
+            processes=self.processes, at_least=0, hint="Write 0 for this process, 2 for two of them."
+        )

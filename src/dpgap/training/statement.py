@@ -58,9 +58,8 @@ class Statement:
         """eps_ub by each accountant, or its reason for having none; empty for plain SGD."""
         if isinstance(self.mechanism, PlainSGD):
             return {}
-        sigma = self.mechanism.noise_multiplier / (1 + self.eta)
-        accounted = replace(self.mechanism, noise_multiplier=sigma)
-        return {name: _answer(accounted, self.delta, name) for name in _REPORTED}
+        run = accounted(self.mechanism, self.eta)
+        return {name: _answer(run, self.delta, name) for name in _REPORTED}
 
     @property
     def assumptions(self) -> tuple[str, ...]:
@@ -86,6 +85,11 @@ class Statement:
             "precision": self.precision,
             "eta": self.eta,
         }
+
+
+def accounted(mechanism: Mechanism, eta: float = ETA) -> Mechanism:
+    """The mechanism to account for where clipped norms reach ``clip_norm (1 + eta)``: with less noise."""
+    return replace(mechanism, noise_multiplier=mechanism.noise_multiplier / (1 + eta))
 
 
 @lru_cache(maxsize=256)

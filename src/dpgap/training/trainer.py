@@ -155,14 +155,19 @@ def _planned(task: Task) -> int:
     return task.filter.planned_maximum(task.mechanism.steps, task.records.num_classes)
 
 
+def removes_many(planned: int, present: int) -> str | None:
+    """What to say of a filter that may remove more of the records than the paper advises; None if fewer."""
+    if planned <= _ADVISED_SHARE * present:
+        return None
+    return (
+        f"The filter is planned to remove up to {planned} of {present} records, more than "
+        f"{_ADVISED_SHARE:.0%}. Privacy does not suffer, accuracy will; lower k or filter less often."
+    )
+
+
 def _warn_of_many(task: Task, present: int) -> None:
-    planned = _planned(task)
-    if planned > _ADVISED_SHARE * present:
-        warnings.warn(
-            f"The filter is planned to remove up to {planned} of {present} records, more than "
-            f"{_ADVISED_SHARE:.0%}. Privacy does not suffer, accuracy will; lower k or filter less often.",
-            stacklevel=3,
-        )
+    if warning := removes_many(_planned(task), present):
+        warnings.warn(warning, stacklevel=3)
 
 
 @torch.no_grad()

@@ -1,0 +1,117 @@
+"""From what the store holds to what follows from it."""
+
+import numpy as np
+
+from dpgap._plain import plain
+from dpgap.audits.base import Evidence
+from dpgap.audits.result import Audit, Removals, Spread, Status
+from dpgap.errors import InvalidInput, NoAnswer
+from dpgap.experiments.job import FINGERPRINT, INCLUDED, REMOVED_AT, STATISTIC, Job
+from dpgap.privacy.lower_bound import LowerBound
+from dpgap.store.records import ModelResult
+from dpgap.store.store import Store
+
+
+def conclude(job: Job, store: Store) -> Audit:
+    """eps_lb of the models that are there, beside eps_ub; the store counts that it was asked.
+
+    **Edge cases**: models that are missing or failed are left out and named in a note; where a world has
+    none at all there is no bound, and the refusal says how many are there.
+    """
+    results = store.results(job.key)
+    evidence = evidence_of(job, store)
+    bounds = (headline(job, evidence), *job.design.others(evidence, job.question))
+    store.look(job.key, len(results), plain(bounds))
+    return Audit(
+        key=job.key,
+        title=job.description.title,
+        design=job.design.id,
+        status=_status(job, evidence, len(results)),
+        models=len(results),
+        planned=job.design.models,
+        upper_bound=job.upper_bound,
+        bounds=bounds,
+        train_accuracy=Spread.of([result.train_accuracy for result in results]),
+        test_accuracy=Spread.of([result.test_accuracy for result in results]),
+        removals=_removals(job, store, results),
+        seconds_per_model=float(np.mean([result.seconds for result in results])),
+        looks=next(summary.bounds for summary in store.experiments() if summary.key == job.key),
+        notes=tuple(_notes(job, store)),
+    )
+
+
+def evidence_of(job: Job, store: Store) -> Evidence:
+    """The scores of all models that are there, and who was in."""
+    models = np.array([result.model for result in store.results(job.key)], dtype=np.int64)
+    if not len(models):
+        raise NoAnswer(f"None of the {job.design.models} models is there yet, so nothing follows.")
+    statistics, included = store.array(job.key, STATISTIC), store.array(job.key, INCLUDED)
+    scored = job.attack.scores(statistics, included)
+    return Evidence(models=models[scored.models], scores=scored.scores, included=included[scored.models])
+
+
+def headline(job: Job, evidence: Evidence) -> LowerBound:
+    """The design's headline, where both worlds have models."""
+    everywhere = evidence.included.all(axis=0).any()
+    if everywhere or not evidence.included.any(axis=0).all():
+        raise NoAnswer(
+            f"{len(evidence.models)} of {job.design.models} models are there, and all are of the world "
+            f"{'with' if everywhere else 'without'} what is scored; a bound compares two. Let the run go on, "
+            "then ask again."
+        )
+    return job.design.headline(evidence, job.question)
+
+
+def check_distinct(job: Job, store: Store) -> bool:
+    """Refuse models that are one model: all of one world equal to the last bit, whatever their seeds.
+
+    False as long as no world has two models, so that nothing can be said yet.
+    """
+    results = store.results(job.key)
+    worlds: dict[bytes, list[bytes]] = {}
+    for result, fingerprint in zip(results, store.array(job.key, FINGERPRINT), strict=True):
+        worlds.setdefault(job.assignment(result.model).world, []).append(fingerprint.tobytes())
+    for copies in worlds.values():
+        if len(copies) > 1 and len(set(copies)) == 1:
+            raise InvalidInput(
+                f"train must use its seed: {len(copies)} models of one world, trained with different seeds, "
+                "gave the same outputs to the last bit. Copies of one model are one sample, so no bound "
+                "would follow. Seed every source of randomness by the seed given; if training is "
+                "deterministic on purpose it is private at no epsilon; if its outputs are so coarse that "
+                "equal ones are chance, add independent noise far below their steps, which costs no privacy."
+            )
+    return any(len(copies) > 1 for copies in worlds.values())
+
+
+def _removals(job: Job, store: Store, results: list[ModelResult]) -> Removals | None:
+    left = store.arrays(job.key, REMOVED_AT)
+    if not left:
+        return None
+    inside = np.stack([job.assignment(result.model).canaries for result in results])
+    steps = np.stack(left)
+    gone = steps[inside & (steps > 0)]
+    return Removals(
+        planted=int(inside.sum()),
+        removed=len(gone),
+        median=float(np.median(gone)) if len(gone) else None,
+        steps_per_epoch=job.steps_per_epoch,
+    )
+
+
+def _status(job: Job, evidence: Evidence, models: int) -> Status:
+    decision = job.design.decision(evidence, job.question)
+    if decision is not None and decision.status != "continue":
+        return decision.status
+    return "finished" if models == job.design.models else "incomplete"
+
+
+def _notes(job: Job, store: Store) -> list[str]:
+    failures = store.failures(job.key)
+    if not failures:
+        return [*job.notes]
+    first = min(failures)
+    return [
+        *job.notes,
+        f"{len(failures)} models failed and are left out, which is sound only if failing has nothing to do "
+        f"with the canary; the first is model {first}: {failures[first]}",
+    ]

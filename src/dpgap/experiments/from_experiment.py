@@ -1,0 +1,211 @@
+"""An `Experiment` as a job: dpgap's own training, one model at a time."""
+
+import time
+import warnings
+from collections.abc import Sequence
+from contextlib import closing
+from dataclasses import dataclass
+from functools import lru_cache
+from pathlib import Path
+
+import torch
+from jaxtyping import Bool, Float, Int
+from torch import Tensor, nn
+
+from dpgap._digest import digest
+from dpgap._plain import plain
+from dpgap.audits.base import Assignment, Design
+from dpgap.audits.result import Audit
+from dpgap.canaries.base import Canary
+from dpgap.data.load import load
+from dpgap.data.records import Canaries, Records
+from dpgap.errors import DpgapError
+from dpgap.experiments.converter import to_plain
+from dpgap.experiments.experiment import KEY_VERSION, Experiment
+from dpgap.experiments.job import (
+    FINGERPRINT,
+    REMOVED_AT,
+    STATISTIC,
+    Failure,
+    Job,
+    Outcome,
+    checked,
+    explained,
+    fingerprint,
+)
+from dpgap.experiments.progress import watched
+from dpgap.experiments.run import run
+from dpgap.models.build import build_model
+from dpgap.privacy.mechanism import Mechanism
+from dpgap.store.records import Description, ModelResult
+from dpgap.store.store import DEFAULT_STORE, Store
+from dpgap.training.evaluate import predicted, share_right
+from dpgap.training.execution import Execution
+from dpgap.training.options import PlainSGD
+from dpgap.training.trainer import removes_many, train
+
+_USUAL_CHUNK = 4
+"""Few enough to lose, and enough to be worth a process that loads PyTorch and the data first."""
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Prepared:
+    """What every model of an experiment starts from: data, canaries and the public initial model."""
+
+    train: Records
+    test: Records
+    canaries: Canaries | None
+    model: nn.Module
+
+    @property
+    def asked(self) -> dict[str, Float[Tensor, "..."]]:
+        """The rows whose logits are wanted of every model."""
+        canaries = {"canaries": self.canaries.rows} if self.canaries else {}
+        return {"train": self.train.x, "test": self.test.x, **canaries}
+
+    def scored(self, design: Design) -> tuple[str, Int[Tensor, " S"]]:
+        """The name and the labels of the rows whose membership is scored."""
+        if design.scored == "canaries" and self.canaries:
+            return "canaries", self.canaries.labels
+        return "train", self.train.y
+
+
+def run_experiment(
+    experiment: Experiment,
+    *,
+    store: str | Path = DEFAULT_STORE,
+    folder: Path | None = None,
+    execution: Execution | None = None,
+) -> Audit:
+    """Begin or resume ``experiment`` in ``store``, on the data in ``folder`` (else where DPGAP_DATA says)."""
+    with closing(Store(store)) as opened, watched() as watcher:
+        return run(job_of(experiment, folder), opened, execution=execution, watcher=watcher)
+
+
+def job_of(experiment: Experiment, folder: Path | None = None) -> Job:
+    """The experiment, ready to run on the data in ``folder`` (else the one that DPGAP_DATA names)."""
+    prepared = prepare(experiment, folder)
+    mechanism = experiment.resolved
+    state = prepared.model.state_dict().values()
+    planted = (prepared.canaries.rows, prepared.canaries.labels) if prepared.canaries else ()
+    arrays = [prepared.train.x, prepared.train.y, prepared.test.x, prepared.test.y, *planted, *state]
+    return Job(
+        description=Description(
+            key=experiment.key,
+            title=experiment.title,
+            specification={
+                "version": KEY_VERSION,
+                "experiment": plain(to_plain(experiment)),
+                "mechanism": plain(mechanism),
+            },
+            inputs=digest(repr(mechanism), *(value.numpy() for value in arrays)),
+            upper_bound=plain(experiment.upper_bound),
+        ),
+        design=experiment.design,
+        attack=experiment.attack,
+        question=experiment.question,
+        upper_bound=experiment.upper_bound,
+        worker=Training(experiment=experiment, mechanism=mechanism, folder=folder),
+        records=len(prepared.train),
+        seed=experiment.seed,
+        usual_chunk=_USUAL_CHUNK,
+        steps_per_epoch=experiment.steps_per_epoch,
+        notes=_notes(experiment, prepared.train),
+    )
+
+
+def _notes(experiment: Experiment, records: Records) -> tuple[str, ...]:
+    if experiment.filter is None:
+        return ()
+    planned = experiment.filter.planned_maximum(experiment.mechanism.steps, records.num_classes)
+    warning = removes_many(planned, len(records))
+    return (warning,) if warning else ()
+
+
+@lru_cache(maxsize=1)
+def prepare(experiment: Experiment, folder: Path | None) -> Prepared:
+    """Load the data, build the initial model, make the canaries; the last experiment's are kept."""
+    dataset = experiment.dataset
+    splits = load(dataset.name, folder, majority=dataset.majority, num_classes=dataset.num_classes)
+    shape = tuple(splits.train.x.shape[1:])
+    model = build_model(experiment.model.name, shape, splits.train.num_classes, experiment.model.seed)
+    canaries = planted(experiment.canary, experiment.design.planted, splits.train, model)
+    return Prepared(train=splits.train, test=splits.test, canaries=canaries, model=model)
+
+
+def planted(canary: Canary | None, count: int, records: Records, model: nn.Module | None) -> Canaries | None:
+    """The canaries' rows, checked against the records; None where nothing is planted."""
+    if canary is None:
+        return None
+    canaries = canary.plant(records, model, count)
+    records.with_canaries(canaries)
+    return canaries
+
+
+@dataclass(frozen=True, kw_only=True)
+class Training:
+    """Trains a chunk of an experiment's models, one after the other, by `train`.
+
+    **Guarantees**: one thread computes, here and in every process, so that no score depends on how many
+    cores a machine has.
+    """
+
+    experiment: Experiment
+    mechanism: Mechanism | PlainSGD
+    folder: Path | None
+
+    def __call__(self, assignments: Sequence[Assignment]) -> list[Outcome]:
+        """What came of each model."""
+        prepared = prepare(self.experiment, self.folder)
+        threads = torch.get_num_threads()
+        torch.set_num_threads(1)
+        try:
+            return [self._outcome(prepared, assignment) for assignment in assignments]
+        finally:
+            torch.set_num_threads(threads)
+
+    def _outcome(self, prepared: Prepared, assignment: Assignment) -> Outcome:
+        try:
+            return self._trained(prepared, assignment)
+        except DpgapError as problem:
+            return Failure(model=assignment.model, message=explained(problem))
+
+    def _trained(self, prepared: Prepared, assignment: Assignment) -> ModelResult:
+        began, start = time.perf_counter(), prepared.train
+        members = _members(start, assignment)
+        with warnings.catch_warnings():
+            warnings.filterwarnings("ignore", "The filter is planned")  # said once, in the audit's notes
+            trained = train(
+                start,
+                prepared.model,
+                self.mechanism,
+                self.experiment.filter,
+                options=self.experiment.training,
+                canaries=prepared.canaries,
+                membership=torch.cat([members, torch.from_numpy(assignment.canaries)]),
+                seed=assignment.seed,
+            )
+        weights = trained.release.weights
+        logits = {name: predicted(prepared.model, weights, x) for name, x in prepared.asked.items()}
+        scored, labels = prepared.scored(self.experiment.design)
+        arrays = {
+            STATISTIC: checked(
+                self.experiment.attack.statistic(logits[scored].double().numpy(), labels.numpy())
+            ),
+            FINGERPRINT: fingerprint(*(value.numpy() for value in weights.values())),
+        }
+        if self.experiment.filter and prepared.canaries:
+            arrays[REMOVED_AT] = trained.private.removed_at[len(start) :].numpy()
+        return ModelResult(
+            model=assignment.model,
+            seconds=time.perf_counter() - began,
+            train_accuracy=share_right(logits["train"][members], start.y[members]),
+            test_accuracy=share_right(logits["test"], prepared.test.y),
+            arrays=arrays,
+        )
+
+
+def _members(records: Records, assignment: Assignment) -> Bool[Tensor, " N"]:
+    if assignment.records is None:
+        return torch.ones(len(records), dtype=torch.bool)
+    return torch.from_numpy(assignment.records)

@@ -1,0 +1,47 @@
+"""What made a chunk: versions, machine, revision."""
+
+import platform
+import subprocess
+from functools import cache
+from importlib.metadata import PackageNotFoundError, version
+from typing import Any
+
+DEVICE_KIND = f"cpu {platform.machine()}"
+"""The kind of device that models are trained on here."""
+
+_PACKAGES = ("dpgap", "numpy", "scipy", "torch", "scikit-learn", "dp-accounting", "opacus", "jax")
+
+
+@cache
+def provenance() -> dict[str, Any]:
+    """Versions of what is installed, the kind of machine, and the revision of the folder worked in."""
+    return {
+        "versions": {"python": platform.python_version()} | _versions(),
+        "machine": f"{platform.system()} {platform.machine()}",
+        "revision": _revision(),
+    }
+
+
+def _versions() -> dict[str, str]:
+    found: dict[str, str] = {}
+    for package in _PACKAGES:
+        try:
+            found[package] = version(package)
+        except PackageNotFoundError:
+            continue
+    return found
+
+
+def _revision() -> str | None:
+    """The commit that is checked out here, with a "+" if files differ from it; None outside of git."""
+    try:
+        told = subprocess.run(
+            ["git", "describe", "--always", "--abbrev=40", "--exclude=*", "--dirty=+"],
+            capture_output=True,
+            text=True,
+            timeout=10,
+            check=True,
+        )
+    except (OSError, subprocess.SubprocessError):
+        return None
+    return told.stdout.strip() or None

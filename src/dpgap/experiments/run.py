@@ -1,0 +1,136 @@
+"""Train what is missing of an audit, keep it chunk by chunk, and conclude."""
+
+from collections.abc import Generator
+from dataclasses import replace
+from itertools import chain, islice
+
+from dpgap._plain import plain
+from dpgap.audits.base import Assignment
+from dpgap.audits.result import Audit
+from dpgap.errors import InvalidInput, NoAnswer
+from dpgap.experiments.backends import train_chunks
+from dpgap.experiments.conclude import check_distinct, conclude, evidence_of, headline
+from dpgap.experiments.job import INCLUDED, Failure, Job, Outcome
+from dpgap.experiments.progress import Forecast, Quiet, Watcher
+from dpgap.experiments.provenance import DEVICE_KIND, provenance
+from dpgap.store.records import ModelResult
+from dpgap.store.store import Store
+from dpgap.training.execution import Execution
+
+
+def run(
+    job: Job, store: Store, *, execution: Execution | None = None, watcher: Watcher | None = None
+) -> Audit:
+    """Begin or resume ``job`` in ``store``, and say what follows from it.
+
+    One model is trained first, and what it says of all of them is told before they are spent.
+
+    **Guarantees**: the scores are a function of the job alone: neither of ``execution``, nor of how often
+    and where the run was stopped, killed or shared with other processes on the same store. Who is in which
+    model, and which models there are, never depends on a score; a sequential design stops at its own rule.
+
+    **Edge cases**: a model that fails is noted, left out, and tried again by the next run; if the first one
+    fails nothing more is spent. Models that another process has claimed are left to it.
+    """
+    execution, watcher = execution or Execution(), watcher or Quiet()
+    store.add(job.description)
+    store.check_device(job.key, DEVICE_KIND)
+    _try_one(job, store, execution, watcher)
+    if not _decided(job, store):
+        _train_the_rest(job, store, execution, watcher)
+    return conclude(job, store)
+
+
+def _try_one(job: Job, store: Store, execution: Execution, watcher: Watcher) -> None:
+    """The trial: one model, unless some are there already, and the forecast that it allows."""
+    if not store.done(job.key):
+        chunks = _claimed_chunks(job, store, size=1)
+        outcomes = train_chunks(job.worker, islice(chunks, 1), execution.processes)
+        for outcome in chain.from_iterable(outcomes):
+            _keep(job, store, [outcome])
+            if isinstance(outcome, Failure):
+                raise InvalidInput(
+                    f"The first model failed, so no other was begun: {outcome.message}. Mend it, then run "
+                    "this again."
+                )
+        chunks.close()
+    results = store.results(job.key)
+    if results and len(results) < job.design.models:
+        watcher.forecast(
+            Forecast(
+                seconds=sum(result.seconds for result in results) / len(results),
+                done=len(results),
+                models=job.design.models,
+                processes=execution.processes,
+                ceiling=job.design.ceiling(job.question),
+            )
+        )
+
+
+def _train_the_rest(job: Job, store: Store, execution: Execution, watcher: Watcher) -> None:
+    chunks = _claimed_chunks(job, store, execution.models_at_once or job.usual_chunk)
+    outcomes = train_chunks(job.worker, chunks, execution.processes)
+    done, distinct = len(store.done(job.key)), False
+    try:
+        for chunk in outcomes:
+            done += _keep(job, store, chunk)
+            distinct = distinct or check_distinct(job, store)
+            bound = _bound_so_far(job, store) if watcher.wants_bounds else None
+            watcher.advanced(done, job.design.models, bound)
+            if _decided(job, store):
+                break
+    finally:
+        outcomes.close()
+        chunks.close()
+
+
+def _claimed_chunks(job: Job, store: Store, size: int) -> Generator[list[Assignment]]:
+    """Chunks of models that are neither done, nor tried in this run, nor claimed by another process."""
+    tried: set[int] = set()
+    found = True
+    try:
+        while found:
+            missing = sorted(set(range(job.design.models)) - store.done(job.key) - tried)
+            found = False
+            for start in range(0, len(missing), size):
+                if mine := store.claim(job.key, missing[start : start + size]):
+                    tried.update(mine)
+                    found = True
+                    yield [job.assignment(model) for model in mine]
+    finally:
+        store.release(job.key, sorted(tried))
+
+
+def _keep(job: Job, store: Store, outcomes: list[Outcome]) -> int:
+    """Commit the models that succeeded, note those that failed, and count the former."""
+    results = [_with_bits(job, outcome) for outcome in outcomes if isinstance(outcome, ModelResult)]
+    if results:
+        store.commit(job.key, results, provenance=provenance(), device_kind=DEVICE_KIND)
+    for outcome in outcomes:
+        if isinstance(outcome, Failure):
+            store.fail(job.key, outcome.model, outcome.message)
+    return len(results)
+
+
+def _with_bits(job: Job, result: ModelResult) -> ModelResult:
+    included = job.design.told(job.assignment(result.model))
+    return replace(result, arrays=result.arrays | {INCLUDED: included})
+
+
+def _decided(job: Job, store: Store) -> bool:
+    """Whether the design's own rule says to stop."""
+    if not job.design.sequential:
+        return False
+    decision = job.design.decision(evidence_of(job, store), job.question)
+    return decision is not None and decision.status != "continue"
+
+
+def _bound_so_far(job: Job, store: Store) -> float | None:
+    """The headline of the models that are there, counted as a look; None while a world is empty."""
+    evidence = evidence_of(job, store)
+    try:
+        bound = headline(job, evidence)
+    except NoAnswer:
+        return None
+    store.look(job.key, len(evidence.models), [plain(bound)])
+    return bound.value
