@@ -75,4 +75,4 @@ class Group(Design):
 
     def _worlds(self, evidence: Evidence) -> AuditScores:
         chosen = evidence.scores.max(axis=1) if self.score == "highest" else evidence.scores.min(axis=1)
-        return worlds(replace(evidence, scores=chosen[:, None]))
+        return worlds(replace(evidence, scores=chosen[:, None], included=evidence.included[:, :1]))

@@ -52,11 +52,11 @@ def evidence_of(job: Job, store: Store) -> Evidence:
 
 def headline(job: Job, evidence: Evidence) -> LowerBound:
     """The design's headline, where both worlds have models."""
-    everywhere = evidence.included.all(axis=0).any()
-    if everywhere or not evidence.included.any(axis=0).all():
+    everyone = evidence.included.all()
+    if everyone or not evidence.included.any():
         raise NoAnswer(
             f"{len(evidence.models)} of {job.design.models} models are there, and all are of the world "
-            f"{'with' if everywhere else 'without'} what is scored; a bound compares two. Let the run go on, "
+            f"{'with' if everyone else 'without'} what is scored; a bound compares two. Let the run go on, "
             "then ask again."
         )
     return job.design.headline(evidence, job.question)

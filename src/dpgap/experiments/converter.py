@@ -68,12 +68,15 @@ def _converter() -> cattrs.Converter:
     converter = cattrs.Converter(forbid_extra_keys=True, omit_if_default=True)
     for kind, hook in ((float, _float), (int, _int), (bool, _bool), (str, _str), (int | float, _float)):
         converter.register_structure_hook(kind, hook)
-    converter.register_unstructure_hook(float, float)
+    for number in (float, int | float):
+        converter.register_unstructure_hook(number, float)
     converter.register_structure_hook_factory(is_dataclass, partial(_table, converter))
     for union, kinds in _CLOSED.items():
         _register(converter, union, lambda kinds=kinds: kinds)
     for base in _OPEN:
-        _register(converter, base, lambda base=base: {cls.id: cls for cls in base.__subclasses__()})
+        _register(
+            converter, base, lambda base=base: {cls.id: cls for cls in sorted(base.__subclasses__(), key=_id)}
+        )
     return converter
 
 
@@ -113,6 +116,10 @@ def _mapping(value: Any) -> Mapping[str, Any]:
     if not isinstance(value, Mapping):
         raise InvalidInput(f"must be a table, got {value!r}")
     return value
+
+
+def _id(variant: Any) -> str:
+    return variant.id
 
 
 def _float(value: Any, _: Any) -> float:

@@ -23,8 +23,7 @@ def identity(function: Any) -> list[str]:
     True
     """
     if isinstance(function, functools.partial):
-        arguments = repr((function.args, sorted(function.keywords.items())))
-        return [*identity(function.func), arguments]
+        return [*identity(function.func), _described(function.args), _described(function.keywords)]
     if inspect.isfunction(function):
         return [f"{function.__module__}.{function.__qualname__}", _source(function), *_taken_along(function)]
     if inspect.ismethod(function):
@@ -49,5 +48,13 @@ def _source(thing: Any) -> str:
 def _taken_along(function: Any) -> list[str]:
     named = inspect.getclosurevars(function)
     constants = {name: value for name, value in named.globals.items() if isinstance(value, _CONSTANTS)}
-    defaults = (function.__defaults__, function.__kwdefaults__)
-    return [repr(sorted(named.nonlocals.items())), repr(sorted(constants.items())), repr(defaults)]
+    taken = (named.nonlocals, constants, function.__defaults__, function.__kwdefaults__)
+    return [_described(values) for values in taken]
+
+
+def _described(values: Any) -> str:
+    """The ``repr`` of named or listed values, with functions by what they are, not by where they lie."""
+    if values is None:
+        return ""
+    pairs = sorted(values.items()) if isinstance(values, dict) else enumerate(values)
+    return repr([(name, identity(value) if inspect.isfunction(value) else value) for name, value in pairs])

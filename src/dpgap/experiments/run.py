@@ -1,13 +1,13 @@
 """Train what is missing of an audit, keep it chunk by chunk, and conclude."""
 
 from collections.abc import Generator
+from contextlib import closing
 from dataclasses import replace
-from itertools import chain, islice
 
 from dpgap._plain import plain
 from dpgap.audits.base import Assignment
 from dpgap.audits.result import Audit
-from dpgap.errors import InvalidInput, NoAnswer
+from dpgap.errors import DpgapError, InvalidInput
 from dpgap.experiments.backends import train_chunks
 from dpgap.experiments.conclude import check_distinct, conclude, evidence_of, headline
 from dpgap.experiments.job import INCLUDED, Failure, Job, Outcome
@@ -44,16 +44,14 @@ def run(
 def _try_one(job: Job, store: Store, execution: Execution, watcher: Watcher) -> None:
     """The trial: one model, unless some are there already, and the forecast that it allows."""
     if not store.done(job.key):
-        chunks = _claimed_chunks(job, store, size=1)
-        outcomes = train_chunks(job.worker, islice(chunks, 1), execution.processes)
-        for outcome in chain.from_iterable(outcomes):
-            _keep(job, store, [outcome])
+        with closing(_kept_chunks(job, store, 1, execution)) as chunks:
+            first = next(chunks, [])
+        for outcome in first:
             if isinstance(outcome, Failure):
                 raise InvalidInput(
                     f"The first model failed, so no other was begun: {outcome.message}. Mend it, then run "
                     "this again."
                 )
-        chunks.close()
     results = store.results(job.key)
     if results and len(results) < job.design.models:
         watcher.forecast(
@@ -68,20 +66,27 @@ def _try_one(job: Job, store: Store, execution: Execution, watcher: Watcher) -> 
 
 
 def _train_the_rest(job: Job, store: Store, execution: Execution, watcher: Watcher) -> None:
-    chunks = _claimed_chunks(job, store, execution.models_at_once or job.usual_chunk)
-    outcomes = train_chunks(job.worker, chunks, execution.processes)
+    size = execution.models_at_once or job.usual_chunk
     done, distinct = len(store.done(job.key)), False
-    try:
-        for chunk in outcomes:
-            done += _keep(job, store, chunk)
+    with closing(_kept_chunks(job, store, size, execution)) as chunks:
+        for outcomes in chunks:
+            done += sum(isinstance(outcome, ModelResult) for outcome in outcomes)
             distinct = distinct or check_distinct(job, store)
             bound = _bound_so_far(job, store) if watcher.wants_bounds else None
             watcher.advanced(done, job.design.models, bound)
             if _decided(job, store):
                 break
-    finally:
-        outcomes.close()
-        chunks.close()
+
+
+def _kept_chunks(job: Job, store: Store, size: int, execution: Execution) -> Generator[list[Outcome]]:
+    """What came of chunk after chunk, each handed on when it has been kept."""
+    with (
+        closing(_claimed_chunks(job, store, size)) as chunks,
+        closing(train_chunks(job.worker, chunks, execution.processes)) as outcomes,
+    ):
+        for chunk in outcomes:
+            _keep(job, store, chunk)
+            yield chunk
 
 
 def _claimed_chunks(job: Job, store: Store, size: int) -> Generator[list[Assignment]]:
@@ -101,15 +106,13 @@ def _claimed_chunks(job: Job, store: Store, size: int) -> Generator[list[Assignm
         store.release(job.key, sorted(tried))
 
 
-def _keep(job: Job, store: Store, outcomes: list[Outcome]) -> int:
-    """Commit the models that succeeded, note those that failed, and count the former."""
+def _keep(job: Job, store: Store, outcomes: list[Outcome]) -> None:
     results = [_with_bits(job, outcome) for outcome in outcomes if isinstance(outcome, ModelResult)]
     if results:
         store.commit(job.key, results, provenance=provenance(), device_kind=DEVICE_KIND)
     for outcome in outcomes:
         if isinstance(outcome, Failure):
             store.fail(job.key, outcome.model, outcome.message)
-    return len(results)
 
 
 def _with_bits(job: Job, result: ModelResult) -> ModelResult:
@@ -126,11 +129,11 @@ def _decided(job: Job, store: Store) -> bool:
 
 
 def _bound_so_far(job: Job, store: Store) -> float | None:
-    """The headline of the models that are there, counted as a look; None while a world is empty."""
-    evidence = evidence_of(job, store)
+    """The headline of the models that are there, counted as a look; None while they are too few for one."""
     try:
+        evidence = evidence_of(job, store)
         bound = headline(job, evidence)
-    except NoAnswer:
+    except DpgapError:
         return None
     store.look(job.key, len(evidence.models), [plain(bound)])
     return bound.value

@@ -275,9 +275,11 @@ class Store:
 
     def _prepare(self) -> None:
         """Check whose file this is; give an empty one its tables."""
-        application = self._database.execute("PRAGMA application_id").fetchone()[0]
-        version = self._database.execute("PRAGMA user_version").fetchone()[0]
-        tables = self._database.execute("SELECT count(*) FROM sqlite_schema").fetchone()[0]
+        self._database.execute("BEGIN")  # one look, whatever another process does to an empty file meanwhile
+        with self._database:
+            application = self._database.execute("PRAGMA application_id").fetchone()[0]
+            version = self._database.execute("PRAGMA user_version").fetchone()[0]
+            tables = self._database.execute("SELECT count(*) FROM sqlite_schema").fetchone()[0]
         if application == 0 and tables == 0:
             self._create()
         elif application != _APPLICATION:
