@@ -160,6 +160,8 @@ def test_the_usual_values_that_keys_leave_out_are_pinned():
         ("design.models=3", "design: models must be even, got 3"),
         ("model.seed=1", "model.seed cannot be set: model is the short form 'logistic'"),
         ("no equals", "A change must look like mechanism.steps=30, got 'no equals'"),
+        ("mechanism.adjacency=add", "mechanism.adjacency: must be one of add-remove, replace-one, zero-out"),
+        ("design={kind = 'group', size = 2, score = 'best'}", "design.score: must be one of"),
         ("seed=-1", "seed must be a whole number, 0 or more, got -1"),
     ],
 )

@@ -1,10 +1,10 @@
 """Experiments to plain values and back: every variant by its kind, every mistake by its place."""
 
 import difflib
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import fields, is_dataclass, replace
 from functools import cache, partial
-from typing import Any
+from typing import Any, Literal, get_args, get_origin
 
 import cattrs
 from cattrs.errors import BaseValidationError, ForbiddenExtraKeysError
@@ -17,7 +17,7 @@ from dpgap.errors import DpgapError, InvalidInput
 from dpgap.experiments import variants  # noqa: F401  a variant is known once its module is loaded
 from dpgap.experiments.experiment import Calibrated, Dataset, Experiment, Network
 from dpgap.privacy.guesses import Guesses
-from dpgap.privacy.mechanism import BallsInBins, Mechanism, Poisson, Sampling, Shuffled
+from dpgap.privacy.mechanism import Adjacency, BallsInBins, Mechanism, Poisson, Sampling, Shuffled
 from dpgap.signatures.base import Signature
 from dpgap.signatures.parse import SHORT_NAMES, parse_signature
 from dpgap.training.filter import parse_filter
@@ -66,10 +66,11 @@ def from_plain(content: Mapping[str, Any]) -> Experiment:
 @cache
 def _converter() -> cattrs.Converter:
     converter = cattrs.Converter(forbid_extra_keys=True, omit_if_default=True)
-    for kind, hook in ((float, _float), (int, _int), (bool, _bool), (str, _str), (int | float, _float)):
+    for kind, hook in _SCALARS.items():
         converter.register_structure_hook(kind, hook)
     for number in (float, int | float):
         converter.register_unstructure_hook(number, float)
+    converter.register_structure_hook_func(lambda wanted: get_origin(wanted) is Literal, _literal)
     converter.register_structure_hook_factory(is_dataclass, partial(_table, converter))
     for union, kinds in _CLOSED.items():
         _register(converter, union, lambda kinds=kinds: kinds)
@@ -142,10 +143,28 @@ def _str(value: Any, _: Any) -> str:
     return _strict(value, str, "a string")
 
 
-def _strict(value: Any, kind: Any, name: str) -> Any:
-    if not isinstance(value, kind) or isinstance(value, bool):
-        raise InvalidInput(f"must be {name}, got {value!r}")
+def _adjacency(value: Any, _: Any) -> Adjacency:
+    return Adjacency(_one_of(value, list(Adjacency)))
+
+
+def _literal(value: Any, kind: Any) -> Any:
+    return _one_of(value, get_args(kind))
+
+
+def _one_of(value: Any, names: Sequence[str]) -> str:
+    if value not in names:
+        raise InvalidInput(f"must be one of {', '.join(names)}, got {value!r}.{_near(value, names)}")
     return value
+
+
+_SCALARS: dict[Any, Callable[[Any, Any], Any]] = {
+    float: _float,
+    int: _int,
+    int | float: _float,
+    bool: _bool,
+    str: _str,
+    Adjacency: _adjacency,
+}
 
 
 def _explained(problem: BaseException, kind: type | None) -> str:
@@ -168,6 +187,6 @@ def _placed(mistake: str) -> str:
     return f"{where.lstrip('.')}: {what}" if where else what
 
 
-def _near(word: object, words: list[str]) -> str:
+def _near(word: object, words: Sequence[str]) -> str:
     near = difflib.get_close_matches(str(word), words, n=2)
     return f" Did you mean {' or '.join(near)}?" if near else ""
