@@ -143,6 +143,12 @@ def _str(value: Any, _: Any) -> str:
     return _strict(value, str, "a string")
 
 
+def _strict(value: Any, kind: Any, name: str) -> Any:
+    if not isinstance(value, kind) or isinstance(value, bool):
+        raise InvalidInput(f"must be {name}, got {value!r}")
+    return value
+
+
 def _adjacency(value: Any, _: Any) -> Adjacency:
     return Adjacency(_one_of(value, list(Adjacency)))
 
