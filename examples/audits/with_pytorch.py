@@ -10,8 +10,9 @@ import dpgap
 def train(x, y, seed):
     generator = torch.Generator().manual_seed(seed)
     x, y = torch.from_numpy(x), torch.from_numpy(y)
-    model = nn.Sequential(nn.Flatten(), nn.Linear(64, 10))
-    nn.init.zeros_(model[1].weight)
+    linear = nn.Linear(64, 10)
+    nn.init.zeros_(linear.weight)
+    model = nn.Sequential(nn.Flatten(), linear)
     optimizer = torch.optim.SGD(model.parameters(), lr=0.5)
     for _ in range(5):
         for rows in torch.randperm(len(x), generator=generator).split(64):

@@ -180,7 +180,7 @@ def test_a_missing_field_is_named():
 def test_a_sweep_is_every_combination():
     sweep = {"mechanism.noise_multiplier": [1.0, 2.0], "filter": ["linf:1/class", "l2:2/global"]}
     swept = expanded(SPEC | {"sweep": sweep})
-    found = [(each.mechanism.noise_multiplier, each.filter.select.k) for each in swept]
+    found = [(to_plain(each)["mechanism"]["noise_multiplier"], each.filter.select.k) for each in swept]
     assert found == [(1.0, 1), (1.0, 2), (2.0, 1), (2.0, 2)]
 
 
