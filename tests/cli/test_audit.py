@@ -174,7 +174,7 @@ def test_interrupted_it_keeps_its_models_and_says_how_to_go_on(spec, tmp_path):
     os.kill(audit.pid, signal.SIGINT)
     _, said = audit.communicate()
     assert audit.returncode == 130, said
-    assert "of 400 models kept in dpgap.sqlite. The same command goes on." in said
+    assert "of 400 models kept in dpgap.sqlite. Run the same again to go on." in said
     assert "Traceback" not in said
 
 

@@ -23,6 +23,7 @@ class Attack(ABC):
     """How one tells from a model whether it was trained with a canary.
 
     ``threat_model`` is what it sees; an audit refuses an attack that sees more than eps_ub covers.
+    ``learns`` says that `scores` learns from some of the models, and so has to wait for all of them.
 
     **Guarantees**: `statistic` knows nothing of any other model or of who was in. `scores` may learn from
     models whose bits it is told, but never scores one of those: scores then are independent given what was
@@ -31,6 +32,7 @@ class Attack(ABC):
 
     id: ClassVar[str]
     threat_model: ClassVar[ThreatModel]
+    learns: ClassVar[bool] = False
 
     @abstractmethod
     def statistic(

@@ -14,6 +14,9 @@ from dpgap.privacy.lower_bound import ThreatModel
 LEAST = 2
 """Models of each world that a standard deviation needs."""
 
+CERTAIN = 745.0
+"""The logit of a probability of 1: an infinite one has no mean, and no float64 probability a larger one."""
+
 
 @final
 @dataclass(frozen=True, kw_only=True)
@@ -36,6 +39,7 @@ class LiRA(Attack):
 
     id: ClassVar[str] = "lira"
     threat_model: ClassVar[ThreatModel] = "final"
+    learns: ClassVar[bool] = True
 
     learning: float = 0.5
 
@@ -45,13 +49,11 @@ class LiRA(Attack):
     def statistic(
         self, logits: Float[np.ndarray, "K C"], labels: Int[np.ndarray, " K"]
     ) -> Float[np.ndarray, " K"]:
-        """The logit of each label's probability, from the logits so that certainty does not overflow."""
+        """The logit of each label's probability, from the logits so that near certainty is not rounded."""
         others = np.array(logits, dtype=np.float64)
         np.put_along_axis(others, labels[:, None], -np.inf, axis=1)
-        largest = others.max(axis=1, keepdims=True)
-        rest = largest[:, 0] + np.log(np.exp(others - largest).sum(axis=1))
         own = np.take_along_axis(np.asarray(logits, np.float64), labels[:, None], axis=1)[:, 0]
-        return own - rest
+        return np.clip(own - np.logaddexp.reduce(others, axis=1), -CERTAIN, CERTAIN)
 
     def scores(self, statistics: Float[np.ndarray, "M K"], included: Bool[np.ndarray, "M K"]) -> Scored:
         """The log-likelihood ratio in every model that nothing was learnt from."""

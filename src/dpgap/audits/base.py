@@ -9,6 +9,7 @@ from jaxtyping import Bool, Float, Int
 
 from dpgap import _check
 from dpgap._seeds import stream
+from dpgap.attacks.base import Attack
 from dpgap.privacy.lower_bound import LowerBound
 from dpgap.privacy.mechanism import Adjacency
 from dpgap.privacy.sequential import Decision
@@ -90,17 +91,22 @@ class Design(ABC):
         """Whether to stop early; None for a design that may not."""
         return None
 
-    def ceiling(self, question: Question) -> float:
-        """The headline of a perfect attack: no audit of this design certifies more.
+    def ceiling(self, question: Question, attack: Attack) -> float:
+        """The headline if ``attack`` were never wrong: about the most that this design can certify.
 
+        **Edge cases**: a question or an attack that so many models cannot answer is refused, as it would be
+        when all of them are trained.
+
+        >>> from dpgap.attacks.lira import LiRA
+        >>> from dpgap.attacks.loss import LossAttack
         >>> from dpgap.audits.shadow_pairs import ShadowPairs
-        >>> round(ShadowPairs(models=400).ceiling(Question()), 2)
-        3.75
+        >>> [round(ShadowPairs().ceiling(Question(), attack), 2) for attack in (LossAttack(), LiRA())]
+        [3.75, 3.02]
         """
         assignments = [self.assign(model, records=1, seed=0) for model in range(self.models)]
         included = np.stack([self.told(assignment) for assignment in assignments])
-        scores = included.astype(np.float64)
-        perfect = Evidence(models=np.arange(self.models), scores=scores, included=included)
+        scored = attack.scores(included.astype(np.float64), included)
+        perfect = Evidence(models=scored.models, scores=scored.scores, included=included[scored.models])
         return self.headline(perfect, question).value
 
 

@@ -89,12 +89,8 @@ def audit(
             try:
                 with watched() as watcher:
                     audits.append(run(job, store, execution=execution, watcher=watcher))
-            except KeyboardInterrupt:
-                print(
-                    f"Interrupted with {len(store.done(job.key))} of {job.design.models} models kept in "
-                    f"{store.path}. The same command goes on.",
-                    file=sys.stderr,
-                )
+            except KeyboardInterrupt as interrupted:
+                print(*getattr(interrupted, "__notes__", ["Interrupted."]), sep="\n", file=sys.stderr)
                 sys.exit(_INTERRUPTED)
             if not options.json:
                 _print(audits[-1])
@@ -144,9 +140,7 @@ def _print(audit: "Audit") -> None:
 
 
 def _models(audit: "Audit") -> str:
-    saved = f"; stopping early saved {audit.saved}" if audit.saved else ""
-    each = f"{audit.seconds_per_model:.2g} s each"
-    return f"{audit.models} of {audit.planned}, {audit.status}{saved}; {each}."
+    return f"{audit.models} of {audit.planned}, {audit.status}; {audit.seconds_per_model:.2g} s each."
 
 
 def _spread(spread: "Spread | None") -> str:

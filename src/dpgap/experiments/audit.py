@@ -5,9 +5,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from dpgap.attacks.base import Attack
-from dpgap.attacks.loss import LossAttack
 from dpgap.audits.base import Design
-from dpgap.audits.comparable import check_comparable
 from dpgap.audits.result import Audit
 from dpgap.audits.shadow_pairs import ShadowPairs
 from dpgap.canaries.base import Canary
@@ -75,9 +73,7 @@ def audit(
     """
     rows = _Rows.of(dataset, canary, design or ShadowPairs())
     worker = FunctionTraining(train=train, attack=attack, **vars(rows))
-    question = _question(question, upper_bound)
-    check_comparable(worker.design, attack or LossAttack(), question, upper_bound)
-    job = function_job(worker, canary, question, upper_bound, seed)
+    job = function_job(worker, canary, _question(question, upper_bound), upper_bound, seed)
     with closing(Store(store)) as opened, watched() as watcher:
         return run(job, opened, execution=execution, watcher=watcher)
 

@@ -1,5 +1,7 @@
 """From what the store holds to what follows from it."""
 
+from dataclasses import replace
+
 import numpy as np
 
 from dpgap._plain import plain
@@ -7,6 +9,7 @@ from dpgap.audits.base import Evidence
 from dpgap.audits.result import Audit, Removals, Spread, Status
 from dpgap.errors import InvalidInput, NoAnswer
 from dpgap.experiments.job import FINGERPRINT, INCLUDED, REMOVED_AT, STATISTIC, Job
+from dpgap.experiments.progress import duration
 from dpgap.privacy.lower_bound import LowerBound
 from dpgap.store.records import ModelResult
 from dpgap.store.store import Store
@@ -22,7 +25,7 @@ def conclude(job: Job, store: Store) -> Audit:
     evidence = evidence_of(job, store)
     bounds = (headline(job, evidence), *job.design.others(evidence, job.question))
     store.look(job.key, len(results), plain(bounds))
-    return Audit(
+    found = Audit(
         key=job.key,
         title=job.description.title,
         design=job.design.id,
@@ -36,8 +39,9 @@ def conclude(job: Job, store: Store) -> Audit:
         removals=_removals(job, store, results),
         seconds_per_model=float(np.mean([result.seconds for result in results])),
         looks=next(summary.bounds for summary in store.experiments() if summary.key == job.key),
-        notes=tuple(_notes(job, store)),
+        notes=job.notes,
     )
+    return replace(found, notes=(*found.notes, *_saved(found), *_failed(store.failures(job.key))))
 
 
 def evidence_of(job: Job, store: Store) -> Evidence:
@@ -105,13 +109,18 @@ def _status(job: Job, evidence: Evidence, models: int) -> Status:
     return "finished" if models == job.design.models else "incomplete"
 
 
-def _notes(job: Job, store: Store) -> list[str]:
-    failures = store.failures(job.key)
+def _saved(audit: Audit) -> list[str]:
+    if not audit.saved:
+        return []
+    worth = duration(audit.saved * audit.seconds_per_model)
+    return [f"Stopping early saved {audit.saved} of {audit.planned} models, some {worth} of training."]
+
+
+def _failed(failures: dict[int, str]) -> list[str]:
     if not failures:
-        return [*job.notes]
+        return []
     first = min(failures)
     return [
-        *job.notes,
         f"{len(failures)} models failed and are left out, which is sound only if failing has nothing to do "
-        f"with the canary; the first is model {first}: {failures[first]}",
+        f"with the canary; the first is model {first}: {failures[first]}"
     ]

@@ -6,6 +6,7 @@ from dataclasses import replace
 
 from dpgap._plain import plain
 from dpgap.audits.base import Assignment
+from dpgap.audits.comparable import check_comparable
 from dpgap.audits.result import Audit
 from dpgap.errors import DpgapError, InvalidInput
 from dpgap.experiments.backends import train_chunks
@@ -30,20 +31,32 @@ def run(
     model, and which models there are, never depends on a score; a sequential design stops at its own rule.
 
     **Edge cases**: a model that fails is noted, left out, and tried again by the next run; if the first one
-    fails nothing more is spent. Models that another process has claimed are left to it.
+    fails nothing more is spent. Models that another process has claimed are left to it. What the audit
+    could not answer with all its models is refused before the first. Ctrl-C keeps what was committed, and
+    the `KeyboardInterrupt` has a note that says how to go on.
     """
     execution, watcher = execution or Execution(), watcher or Quiet()
+    check_comparable(job.design, job.attack, job.question, job.upper_bound)
     store.add(job.description)
     store.check_device(job.key, DEVICE_KIND)
-    _try_one(job, store, execution, watcher)
-    if not _decided(job, store):
-        _train_the_rest(job, store, execution, watcher)
-    return conclude(job, store)
+    try:
+        _try_one(job, store, execution, watcher)
+        if not _decided(job, store):
+            _train_the_rest(job, store, execution, watcher)
+        return conclude(job, store)
+    except KeyboardInterrupt as interrupted:
+        kept = f"{len(store.done(job.key))} of {job.design.models} models"
+        interrupted.add_note(f"Interrupted with {kept} kept in {store.path}. Run the same again to go on.")
+        raise
 
 
 def _try_one(job: Job, store: Store, execution: Execution, watcher: Watcher) -> None:
     """The trial: one model, unless some are there already, and the forecast that it allows."""
-    if not store.done(job.key):
+    done = store.done(job.key)
+    if len(done) == job.design.models:
+        return
+    ceiling = job.design.ceiling(job.question, job.attack)
+    if not done:
         with closing(_kept_chunks(job, store, 1, execution)) as chunks:
             first = next(chunks, [])
         for outcome in first:
@@ -53,14 +66,14 @@ def _try_one(job: Job, store: Store, execution: Execution, watcher: Watcher) -> 
                     "this again."
                 )
     results = store.results(job.key)
-    if results and len(results) < job.design.models:
+    if results:
         watcher.forecast(
             Forecast(
                 seconds=sum(result.seconds for result in results) / len(results),
                 done=len(results),
                 models=job.design.models,
                 processes=execution.processes,
-                ceiling=job.design.ceiling(job.question),
+                ceiling=ceiling,
             )
         )
 
