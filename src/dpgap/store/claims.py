@@ -4,6 +4,8 @@ import fcntl
 from pathlib import Path
 from typing import IO
 
+from dpgap.errors import InvalidInput
+
 _MODELS = 2**24
 
 
@@ -26,12 +28,17 @@ class Claims:
         """Whether the model is now this process's own."""
         if self._in_memory:
             return True
-        # Closing any handle of the file would end all locks of the process, so it is opened once.
-        self._file = self._file or self._path.open("a")
         try:
+            # Closing any handle of the file would end all locks of the process, so it is opened once.
+            self._file = self._file or self._path.open("a")
             fcntl.lockf(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB, 1, _byte(experiment, model))
-        except OSError:
+        except BlockingIOError:
             return False
+        except OSError as problem:
+            raise InvalidInput(
+                f"{self._path} cannot be locked: {problem.strerror}. Without locks two processes could train "
+                "one model; put the store in a folder of your own, on a file system that has them."
+            ) from problem
         return True
 
     def give_back(self, experiment: int, model: int) -> None:
