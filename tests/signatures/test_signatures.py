@@ -29,7 +29,7 @@ def _record(gradient: Tensor | None = None, **changes: object) -> Record:
     gradient = torch.randn(P, generator=generator) ** 3 if gradient is None else gradient
     record = Record(
         logits=torch.tensor([0.5, -1.0, 2.0, 0.1]),
-        label=1,
+        label=torch.tensor(1),
         loss=torch.tensor(3.5),
         gradient=gradient,
         clip_norm=0.7,
@@ -293,7 +293,7 @@ def test_a_zero_gradient_is_not_remembered():
 
 
 def test_a_single_logit_far_ahead_is_certain():
-    record = _record(logits=torch.tensor([500.0, 0.0, 0.0, 0.0]), label=0)
+    record = _record(logits=torch.tensor([500.0, 0.0, 0.0, 0.0]), label=torch.tensor(0))
     scores = [_score(signature, record) for signature in (Entropy(), InverseConfidence(), Margin())]
     assert scores == pytest.approx([0, 1, -1], abs=1e-100)
     assert _score(Loss(), record) == 3.5

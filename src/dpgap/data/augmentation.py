@@ -44,8 +44,14 @@ class CropFlip:
         >>> views.shape, torch.equal(views[1:2], alone)
         (torch.Size([3, 4, 1, 8, 8]), True)
         """
+        return self.keyed(x, records, torch.full_like(records, augmentation_key(seed, step)), copies)
+
+    def keyed(
+        self, x: Float[Tensor, "B C H W"], records: Int[Tensor, " B"], keys: Int[Tensor, " B"], copies: int
+    ) -> Float[Tensor, "B copies C H W"]:
+        """The same where each row has an `augmentation_key` of its own."""
         height, width, places = x.shape[2], x.shape[3], 2 * self.padding + 1
-        down, right, mirror = _draws(records, step, copies, seed)
+        down, right, mirror = _draws(records, keys, copies)
         rows = (down % places)[..., None] + torch.arange(height, device=x.device)
         columns = torch.arange(width, device=x.device)
         columns = torch.where((mirror % 2 == 1)[..., None], columns.flip(0), columns)
@@ -56,10 +62,16 @@ class CropFlip:
         return padded[record, channel, rows[:, :, None, :, None], columns[:, :, None, None, :]]
 
 
-def _draws(records: Int[Tensor, " B"], step: int, copies: int, seed: int) -> list[Int[Tensor, "B copies"]]:
+def augmentation_key(seed: int, step: int) -> int:
+    """What keys all views of one step of one run."""
+    return int(_seeds.stream(seed, "augmentation", step).integers(2**63))
+
+
+def _draws(
+    records: Int[Tensor, " B"], keys: Int[Tensor, " B"], copies: int
+) -> list[Int[Tensor, "B copies"]]:
     """Three independent whole numbers in [0, 2^63) for each copy of each record."""
-    key = int(_seeds.stream(seed, "augmentation", step).integers(2**63))
-    of_record = _mixed(torch.full_like(records, key), records)
+    of_record = _mixed(keys, records)
     of_copy = _mixed(of_record[:, None], torch.arange(copies, device=records.device))
     return [_mixed(of_copy, torch.full_like(of_copy, draw)) & (2**63 - 1) for draw in range(3)]
 

@@ -16,7 +16,7 @@ class Record:
     """What a signature sees of one drawn record: its own row of a `RecordView`, in buffers of its own."""
 
     logits: Float[Tensor, " C"]
-    label: int
+    label: Int[Tensor, ""]
     loss: Float[Tensor, ""]
     gradient: Float[Tensor, " P"]
     clip_norm: float | None
@@ -43,7 +43,7 @@ class RecordView:
         """One row, copied: a view into the batch would be aligned by its place, and BLAS looks at that."""
         return Record(
             logits=self.logits[row].clone(),
-            label=int(self.labels[row]),
+            label=self.labels[row],
             loss=self.losses[row].clone(),
             gradient=self.gradients[row].clone(),
             clip_norm=self.clip_norm,

@@ -28,7 +28,7 @@ class GradientNorm(Signature):
     **Edge cases**: a gradient that is not finite has no finite norm, clipped or not. The clipped L2 norm
     is C for every record that was clipped at all, and ties are broken by index: a warning says so.
 
-    >>> record = Record(logits=torch.zeros(2), label=0, loss=torch.tensor(1.0), clip_norm=1.0,
+    >>> record = Record(logits=torch.zeros(2), label=torch.tensor(0), loss=torch.tensor(1.0), clip_norm=1.0,
     ...                 gradient=torch.tensor([3.0, -4.0]), displacement=torch.zeros(2))
     >>> [GradientNorm(p=p, clipped=c).score(record, torch.zeros(()))[0].item()
     ...  for p, c in ((1, False), (2, False), (math.inf, False), (math.inf, True))]
@@ -94,7 +94,7 @@ class Kurtosis(Signature):
 
     **Edge cases**: 0 if the gradient is constant.
 
-    >>> record = Record(logits=torch.zeros(2), label=0, loss=torch.tensor(1.0), clip_norm=1.0,
+    >>> record = Record(logits=torch.zeros(2), label=torch.tensor(0), loss=torch.tensor(1.0), clip_norm=1.0,
     ...                 gradient=torch.tensor([1.0, -1.0, 1.0, -1.0]), displacement=torch.zeros(4))
     >>> Kurtosis().score(record, torch.zeros(()))[0].item()
     1.0

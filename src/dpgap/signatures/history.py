@@ -38,12 +38,12 @@ class DirectionalUniqueness(Signature):
         self, record: Record, memory: Float[Tensor, "5 64"]
     ) -> tuple[Float[Tensor, ""], Float[Tensor, "5 64"]]:
         """The score of one record, and its past with this draw in front."""
-        past = memory[memory.any(dim=1)].double()
+        past, known = memory.double(), memory.any(dim=1)
         point = project(record.gradient, dimensions=64, purpose=self.id, public_seed=self.public_seed)
         direction = torch.nan_to_num(point / torch.linalg.vector_norm(point), nan=0.0, posinf=0.0, neginf=0.0)
-        cosines = (past * direction).sum(dim=1)
-        spread = cosines.std() if len(cosines) >= 2 else cosines.new_zeros(())
+        cosines, count = (past * direction).sum(dim=1), known.sum()
+        centred = torch.where(known, cosines - torch.where(known, cosines, 0.0).sum() / count, 0.0)
+        spread = torch.where(count >= 2, (centred.square().sum() / (count - 1)).sqrt(), 0.0)
         score = record.gradient.abs().amax().double() * spread
-        if not direction.any():
-            return score, memory
-        return score, torch.cat([direction[None].to(memory.dtype), memory[:-1]])
+        after = torch.cat([direction[None].to(memory.dtype), memory[:-1]])
+        return score, torch.where(direction.any(), after, memory)

@@ -50,7 +50,7 @@ class Margin(Signature):
 
     Section 3 and Appendix D of the paper, signature 7.
 
-    >>> record = Record(logits=torch.tensor([0.75, 0.25]).log(), label=1, loss=torch.tensor(1.0),
+    >>> record = Record(logits=torch.tensor([0.75, 0.25]).log(), label=torch.tensor(1), loss=torch.tensor(1.0),
     ...                 gradient=torch.zeros(2), clip_norm=1.0, displacement=torch.zeros(2))
     >>> round(Margin().score(record, torch.zeros(()))[0].item(), 6)
     0.5
@@ -62,8 +62,9 @@ class Margin(Signature):
     def score(self, record: Record, memory: Float[Tensor, ""]) -> tuple[Float[Tensor, ""], Float[Tensor, ""]]:
         """The margin of one record."""
         probabilities = _probabilities(record)
-        others = torch.cat([probabilities[: record.label], probabilities[record.label + 1 :]])
-        return others.amax() - probabilities[record.label], memory
+        is_label = torch.arange(len(probabilities), device=probabilities.device) == record.label
+        own = torch.where(is_label, probabilities, 0.0).sum()
+        return torch.where(is_label, -torch.inf, probabilities).amax() - own, memory
 
 
 @final

@@ -45,17 +45,19 @@ class SelectTop:
         _check.one_of(get_args(Scope), scope=self.scope)
 
     def keep(
-        self, scores: Float[Tensor, " N"], labels: Int[Tensor, " N"], active: Bool[Tensor, " N"]
-    ) -> Bool[Tensor, " N"]:
-        """Which records are active afterwards."""
+        self, scores: Float[Tensor, "*M N"], labels: Int[Tensor, " N"], active: Bool[Tensor, "*M N"]
+    ) -> Bool[Tensor, "*M N"]:
+        """Which records are active afterwards; leading axes are models, each by itself."""
         groups = labels if self.scope == "class" else torch.zeros_like(labels)
         ranked = torch.where(scores.isfinite(), scores, torch.inf)
-        kept = active.clone()
-        for group in groups[active].unique():
-            members = (active & (groups == group)).nonzero().squeeze(1)
-            order = ranked[members].argsort(descending=True, stable=True)
-            kept[members[order[: self.k]]] = False
-        return kept
+        order = ranked.argsort(dim=-1, descending=True, stable=True)
+        nobody = groups.max() + 1 if len(groups) else 0
+        group = torch.where(active, groups, nobody).gather(-1, order)
+        group, by_group = group.sort(dim=-1, stable=True)
+        order = order.gather(-1, by_group)
+        first = torch.searchsorted(group, group)
+        place = torch.arange(len(groups), device=groups.device) - first
+        return active & torch.zeros_like(active).scatter(-1, order, place >= self.k)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -127,8 +129,8 @@ class Filter:
         return self.select.k * groups * sum(map(self.due, range(1, steps + 1)))
 
     def after(
-        self, step: int, scores: Float[Tensor, " N"], labels: Int[Tensor, " N"], active: Bool[Tensor, " N"]
-    ) -> tuple[Bool[Tensor, " N"], Float[Tensor, " N"]]:
+        self, step: int, scores: Float[Tensor, "*M N"], labels: Int[Tensor, " N"], active: Bool[Tensor, "*M N"]
+    ) -> tuple[Bool[Tensor, "*M N"], Float[Tensor, "*M N"]]:
         """Who is active after step ``step``, and the scores to go on with."""
         if not self.due(step):
             return active, scores
