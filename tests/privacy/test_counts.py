@@ -72,11 +72,12 @@ def test_every_kind_of_file_gives_the_same_scores(tmp_path, values):
     (tmp_path / "named.csv").write_text('model,score\n"a, first",1.5\nb,-2\nc,inf\n')
     (tmp_path / "one.csv").write_text("loss\n1.5\n-2\ninf\n")
     (tmp_path / "mark.csv").write_text("\ufeffscore\n1.5\n-2\ninf\n", encoding="utf-8")
-    (tmp_path / "a.txt").write_text("1.5 -2\ninf\n")
+    (tmp_path / "a.TXT").write_text("1.5\n-2\ninf\n")
+    (tmp_path / "line.txt").write_text("1.5 -2 inf\n")
     (tmp_path / "list.json").write_text(json.dumps(values))
     (tmp_path / "named.json").write_text(json.dumps({"score": values, "seed": 1}))
     files = sorted(tmp_path.iterdir())
-    assert len(files) == 10
+    assert len(files) == 11
     for file in files:
         assert read_scores(file).tolist() == values, file.name
 
@@ -94,6 +95,14 @@ def test_every_kind_of_file_gives_the_same_scores(tmp_path, values):
         ("a.npz", "no archive", "not a file of numbers"),
         ("a.npy", "", "not a file of numbers"),
         ("a.txt", "1 two 3", "not a file of numbers"),
+        ("a.txt", "1 2\n3 4\n", r"shape \(2, 2\)"),
+        ("a.txt", "1\n#2\n", "not a file of numbers .*'#2'"),
+        ("a.csv", "score\n1\n#2\n", "not a file of numbers .*'#2'"),
+        ("a.csv", "score,score\n1,2\n", "holds 'score', 'score'"),
+        ("a.csv", "score\n1,2\n", "header names 1 columns and its first row has 2"),
+        ("a.csv", '"' + "a" * 200_000 + '"\n1\n', "not a file of numbers"),
+        ("a.json", "[" * 100_000, "not a file of numbers"),
+        ("a.json", "[1" + "0" * 400 + "]", "not a file of numbers"),
         ("a.parquet", "", "unknown kind of file '.parquet'"),
     ],
 )
@@ -103,6 +112,30 @@ def test_a_file_of_another_shape_is_named_with_what_is_wrong(tmp_path, name, con
     with pytest.raises(InvalidInput, match=words) as refusal:
         read_scores(file)
     assert str(file) in str(refusal.value)
+
+
+@pytest.mark.parametrize("kind", ["complex128", "datetime64[s]", "timedelta64[s]"])
+def test_what_is_no_real_number_is_refused_and_not_cast(tmp_path, kind):
+    wrong = np.ones(2).astype(kind)
+    np.save(tmp_path / "a.npy", wrong)
+    with pytest.raises(InvalidInput, match="of type " + kind.split("[")[0]):
+        read_scores(tmp_path / "a.npy")
+    with pytest.raises(InvalidInput, match="inside scores must be numbers"):
+        AuditScores(wrong, [1.0])
+
+
+@pytest.mark.parametrize("shape", [10**15, 10**30])
+def test_a_header_that_promises_more_than_memory_is_refused(tmp_path, shape):
+    header = f"{{'descr': '<f8', 'fortran_order': False, 'shape': ({shape},), }}".ljust(117) + "\n"
+    (tmp_path / "a.npy").write_bytes(b"\x93NUMPY\x01\x00\x76\x00" + header.encode())
+    with pytest.raises(InvalidInput, match="not a file of numbers"):
+        read_scores(tmp_path / "a.npy")
+
+
+def test_a_broken_header_is_refused(tmp_path):
+    (tmp_path / "a.npy").write_bytes(b"\x93NUMPY\x01\x00\x76\x00" + b"{(\n".ljust(118))
+    with pytest.raises(InvalidInput, match="not a file of numbers"):
+        read_scores(tmp_path / "a.npy")
 
 
 def test_a_missing_file_is_named(tmp_path):

@@ -2,7 +2,9 @@
 
 import csv
 import json
+import tokenize
 import zipfile
+import zlib
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, cast
@@ -14,6 +16,20 @@ from dpgap.errors import InvalidInput
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
+
+_NO_NUMBERS = (
+    TypeError,
+    ValueError,
+    EOFError,
+    OverflowError,
+    MemoryError,
+    RuntimeError,
+    csv.Error,
+    tokenize.TokenError,
+    zipfile.BadZipFile,
+    zlib.error,
+)
+"""What the readers raise of a file that is broken, or of another kind than its name says."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -91,8 +107,8 @@ class AuditScores:
 
 def _world(name: str, scores: ArrayLike) -> Floats:
     try:
-        world = np.asarray(scores, dtype=np.float64)
-    except (TypeError, ValueError) as error:
+        world = _numbers(scores)
+    except (TypeError, ValueError, OverflowError) as error:
         raise InvalidInput(f"{name} scores must be numbers: {error}. Write one number per model.") from error
     if world.ndim != 1:
         raise InvalidInput(
@@ -113,6 +129,14 @@ def _world(name: str, scores: ArrayLike) -> Floats:
     return world
 
 
+def _numbers(values: ArrayLike) -> Floats:
+    """As floats, but for kinds of which numpy would drop a part: complex numbers, dates, durations."""
+    array = np.asarray(values)
+    if array.dtype.kind in "cmM":
+        raise TypeError(f"they are of type {array.dtype}")
+    return array.astype(np.float64)
+
+
 def _cut(name: str, world: Floats, share: float, generator: np.random.Generator) -> tuple[Floats, Floats]:
     second = round(world.size * share)
     if not 0 < second < world.size:
@@ -127,9 +151,9 @@ def _cut(name: str, world: Floats, share: float, generator: np.random.Generator)
 def read_scores(path: str | Path) -> Floats:
     """Scores from a .npy, .npz, .csv, .txt or .json file: one number per model.
 
-    A .csv may have a header; then its only column, or its column ``score``, is read. A .npz holds one
-    array, or one named ``score``; a .json file is a list, or an object with a list named ``score``.
-    Nothing is unpickled.
+    A .csv may have a header; then its only column, or its column ``score``, is read. A .txt has one
+    number a line, or all on one line. A .npz holds one array, or one named ``score``; a .json file is a
+    list, or an object with a list named ``score``. Nothing is unpickled.
     """
     file = Path(path)
     readers = {
@@ -139,18 +163,18 @@ def read_scores(path: str | Path) -> Floats:
         ".txt": _read_txt,
         ".json": _read_json,
     }
-    if file.suffix not in readers:
+    kind = file.suffix.lower()
+    if kind not in readers:
         raise InvalidInput(
             f"{file}: unknown kind of file {file.suffix!r}. Write one of {', '.join(readers)}."
         )
     try:
-        values = readers[file.suffix](file)
-        scores = np.asarray(values, dtype=np.float64)
+        scores = _numbers(readers[kind](file))
     except InvalidInput:
         raise
     except OSError as error:
         raise InvalidInput(f"{file}: cannot be read ({error.strerror or error}). Check the path.") from error
-    except (TypeError, ValueError, EOFError, zipfile.BadZipFile) as error:
+    except _NO_NUMBERS as error:
         raise InvalidInput(f"{file}: not a file of numbers ({error}). Write one number per model.") from error
     if scores.ndim != 1:
         raise InvalidInput(f"{file}: holds an array of shape {scores.shape}. Write one number per model.")
@@ -161,27 +185,45 @@ def _only(file: Path, fields: list[str]) -> str:
     """The name of the field that holds the scores: the only one, or ``score``."""
     if len(fields) == 1:
         return fields[0]
-    if "score" in fields:
+    if fields.count("score") == 1:
         return "score"
     found = ", ".join(repr(field) for field in fields) or "nothing"
     raise InvalidInput(f"{file}: holds {found}. Which one is the score? Name it 'score', or keep it alone.")
 
 
 def _read_numpy(file: Path) -> ArrayLike:
-    loaded: Any = np.load(file, allow_pickle=False)
-    if not isinstance(loaded, np.lib.npyio.NpzFile):
-        return loaded
-    with loaded:
+    with file.open("rb") as stream:
+        loaded: Any = np.load(stream, allow_pickle=False)
+        if not isinstance(loaded, np.lib.npyio.NpzFile):
+            return loaded
         return cast("Floats", loaded[_only(file, list(loaded.files))])
 
 
 def _read_csv(file: Path) -> ArrayLike:
-    rows = [line for line in file.read_text(encoding="utf-8-sig").splitlines() if line.strip()]
-    head = [cell.strip() for line in csv.reader(rows[:1]) for cell in line]
+    rows = _lines(file)
+    head, first = _cells(rows[:1]), _cells(rows[1:2])
     column = None
     if not all(map(_is_number, head)):
         column, rows = head.index(_only(file, head)), rows[1:]
-    return np.loadtxt(rows, delimiter=",", quotechar='"', usecols=column, ndmin=1) if rows else []
+        if rows and len(first) != len(head):
+            raise InvalidInput(
+                f"{file}: its header names {len(head)} columns and its first row has {len(first)}. "
+                "Write one name per column."
+            )
+    return _table(rows, delimiter=",", quotechar='"', usecols=column)
+
+
+def _lines(file: Path) -> list[str]:
+    return [line for line in file.read_text(encoding="utf-8-sig").splitlines() if line.strip()]
+
+
+def _cells(rows: list[str]) -> list[str]:
+    return [cell.strip() for line in csv.reader(rows) for cell in line]
+
+
+def _table(rows: list[str], **format_: Any) -> Floats:
+    """Rows of numbers, of which none is a comment; a single row or column has one dimension."""
+    return np.loadtxt(rows, comments=None, ndmin=1, **format_) if rows else np.empty(0)
 
 
 def _is_number(cell: str) -> bool:
@@ -193,11 +235,11 @@ def _is_number(cell: str) -> bool:
 
 
 def _read_txt(file: Path) -> ArrayLike:
-    return np.array(file.read_text(encoding="utf-8-sig").split(), dtype=np.float64)
+    return _table(_lines(file))
 
 
 def _read_json(file: Path) -> ArrayLike:
-    content = json.loads(file.read_text(encoding="utf-8"))
+    content = json.loads(file.read_text(encoding="utf-8-sig"))
     if isinstance(content, dict):
         fields = cast("dict[str, Any]", content)
         return fields[_only(file, [*fields])]
