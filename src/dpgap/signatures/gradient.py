@@ -55,12 +55,17 @@ class GradientNorm(Signature):
         """The norm of one record's gradient."""
         gradient = record.gradient.double()
         norm = torch.linalg.vector_norm(gradient, self.p)
+        return self.of(norm, torch.linalg.vector_norm(gradient), record.clip_norm), memory
+
+    def of(self, norm: Tensor, length: Tensor, clip_norm: float | None) -> Tensor:
+        """The score of gradients whose unclipped p-norm and L2 norm are known."""
         if not self.clipped:
-            return norm, memory
-        if record.clip_norm is None:
+            return norm
+        if clip_norm is None:
             raise InvalidInput("clipped must be False where nothing is clipped, as in plain SGD; got True.")
-        length = torch.linalg.vector_norm(gradient)
-        return norm * (record.clip_norm / length.clamp(min=record.clip_norm)), memory
+        if self.p == 2:  # exactly C for all that were clipped, so that the order of ties is not left to rounding
+            return length.clamp(max=clip_norm)
+        return norm * (clip_norm / length.clamp(min=clip_norm))
 
 
 @final

@@ -71,7 +71,7 @@ def train(
     >>> sorted(trained.release.weights), len(trained.private.batch_sizes)
     (['bias', 'weight'], 3)
     """
-    task = _task(records, model, mechanism, filter, options, canaries)
+    task = make_task(records, model, mechanism, filter, options, canaries)
     present = _membership(membership, len(task.records))
     _warn_of_many(task, int(present.sum()))
     saved = Checkpoint(checkpoint, task, present, seed) if checkpoint else None
@@ -99,7 +99,7 @@ def _run(task: Task, state: State, seed: int, observer: Observer | None, saved: 
     return state
 
 
-def _task(
+def make_task(
     records: Records,
     model: nn.Module,
     mechanism: Mechanism | PlainSGD,

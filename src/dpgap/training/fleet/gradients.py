@@ -1,0 +1,107 @@
+"""Per-sample gradients of one layer for a whole fleet, in the cheapest form that has exact norms."""
+
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+from typing import final
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+from dpgap.training.fleet.kernels import weighted_rows
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class LayerGradient(ABC):
+    """The gradients of one layer's parameters for each of R rows of each of M models."""
+
+    @abstractmethod
+    def squares(self) -> Float[Tensor, "M R"]:
+        """The sum of squares of each gradient."""
+
+    @abstractmethod
+    def absolute(self) -> Float[Tensor, "M R"]:
+        """The sum of absolute values of each gradient."""
+
+    @abstractmethod
+    def largest(self) -> Float[Tensor, "M R"]:
+        """The largest absolute value of each gradient."""
+
+    @abstractmethod
+    def weighted_sum(self, weights: Float[Tensor, "M R"]) -> Float[Tensor, "M P"]:
+        """``sum_r weights[m, r] g[m, r]``, where a row of weight 0 contributes 0 even if it is not finite."""
+
+    @abstractmethod
+    def dense(self) -> Float[Tensor, "M R P"]:
+        """The gradients themselves, one flat row each."""
+
+
+@final
+@dataclass(frozen=True, kw_only=True, eq=False)
+class RankOne(LayerGradient):
+    """Of a linear layer that sees a record once: ``g = outputs inputs^T``, then ``outputs`` for the bias.
+
+    Its norms are products of the factors' norms, exactly, so it is never formed.
+
+    >>> g = RankOne(inputs=torch.tensor([[[3.0, 4.0]]]), outputs=torch.tensor([[[2.0]]]), bias=True)
+    >>> g.squares().item(), g.largest().item(), g.absolute().item(), g.dense().tolist()
+    (104.0, 8.0, 16.0, [[[6.0, 8.0, 2.0]]])
+    """
+
+    inputs: Float[Tensor, "M R I"]
+    outputs: Float[Tensor, "M R O"]
+    bias: bool
+
+    def squares(self) -> Float[Tensor, "M R"]:
+        """``|b|^2 (|a|^2 + 1)``, the 1 for the bias."""
+        return self.outputs.square().sum(dim=2) * (self.inputs.square().sum(dim=2) + self.bias)
+
+    def absolute(self) -> Float[Tensor, "M R"]:
+        """``|b|_1 (|a|_1 + 1)``."""
+        return self.outputs.abs().sum(dim=2) * (self.inputs.abs().sum(dim=2) + self.bias)
+
+    def largest(self) -> Float[Tensor, "M R"]:
+        """``max |b| max(max |a|, 1)``."""
+        inputs = self.inputs.abs().amax(dim=2)
+        return self.outputs.abs().amax(dim=2) * (inputs.clamp(min=1.0) if self.bias else inputs)
+
+    def weighted_sum(self, weights: Float[Tensor, "M R"]) -> Float[Tensor, "M P"]:
+        """One product of matrices a model: ``(weights outputs)^T inputs``."""
+        counted = weights[..., None] != 0
+        outputs = torch.where(counted, self.outputs * weights[..., None], 0.0)
+        inputs = torch.where(counted, self.inputs, 0.0)
+        total = torch.bmm(outputs.mT, inputs).flatten(1)
+        return torch.cat([total, outputs.sum(dim=1)], dim=1) if self.bias else total
+
+    def dense(self) -> Float[Tensor, "M R P"]:
+        """The outer products."""
+        formed = (self.outputs[..., :, None] * self.inputs[..., None, :]).flatten(2)
+        return torch.cat([formed, self.outputs], dim=2) if self.bias else formed
+
+
+@final
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Rows(LayerGradient):
+    """Gradients that were formed, one flat row each: convolutions, sequences, copies, normalisations."""
+
+    rows: Float[Tensor, "M R P"]
+
+    def squares(self) -> Float[Tensor, "M R"]:
+        """Row by row."""
+        return self.rows.square().sum(dim=2)
+
+    def absolute(self) -> Float[Tensor, "M R"]:
+        """Row by row."""
+        return self.rows.abs().sum(dim=2)
+
+    def largest(self) -> Float[Tensor, "M R"]:
+        """Row by row."""
+        return self.rows.abs().amax(dim=2)
+
+    def weighted_sum(self, weights: Float[Tensor, "M R"]) -> Float[Tensor, "M P"]:
+        """One read of the rows."""
+        return weighted_rows(weights, self.rows)
+
+    def dense(self) -> Float[Tensor, "M R P"]:
+        """The rows themselves."""
+        return self.rows

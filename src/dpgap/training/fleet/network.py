@@ -1,0 +1,202 @@
+"""A network in M versions, by its own ``forward``; or record by record where a layer has no fleet version."""
+
+import copy
+import logging
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, final
+
+import torch
+from jaxtyping import Float, Int
+from torch import Tensor, nn
+from torch.func import functional_call, grad_and_value, vmap
+from torch.nn import functional
+
+from dpgap.training.fleet.gradients import LayerGradient, Rows
+from dpgap.training.fleet.layers import NATIVE, FleetLayer, Tape
+
+_LOG = logging.getLogger("dpgap")
+_TOLERANCE = 1e-3
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Look:
+    """What M models say of R rows each; means over copies, gradients unclipped and layer by layer."""
+
+    logits: Float[Tensor, "M R C"]
+    losses: Float[Tensor, "M R"]
+    gradients: list[LayerGradient]
+
+
+class Network(ABC):
+    """M versions of one model, whose trainable parameters lie in a row each of ``[M, P]``.
+
+    ``parameters`` has the shapes; their order is that of P.
+    """
+
+    def __init__(self, model: nn.Module, parameters: Mapping[str, Tensor]) -> None:
+        self.parameters = dict(parameters)
+
+    @abstractmethod
+    def prepare(self, weights: Float[Tensor, "M P"]) -> None:
+        """Take these weights from now on."""
+
+    @abstractmethod
+    def logits(self, x: Float[Tensor, "M R ..."]) -> Float[Tensor, "M R C"]:
+        """The outputs alone."""
+
+    @abstractmethod
+    def look(self, x: Float[Tensor, "M R K ..."], y: Int[Tensor, "M R"]) -> Look:
+        """Outputs, losses and per-sample gradients; ``x`` has K copies of each row.
+
+        **Guarantees**: row r of model m is a function of that row and of that model.
+        """
+
+    def named(self, weights: Float[Tensor, "M P"]) -> dict[str, Float[Tensor, "M ..."]]:
+        """Views of the weights by name and shape."""
+        parts = weights.split([value.numel() for value in self.parameters.values()], dim=1)
+        return {
+            name: part.unflatten(1, value.shape)
+            for (name, value), part in zip(self.parameters.items(), parts, strict=True)
+        }
+
+
+@final
+class NativeNetwork(Network):
+    """The model's own ``forward`` on all rows at once, its layers with parameters replaced by fleet layers."""
+
+    def __init__(self, model: nn.Module, parameters: Mapping[str, Tensor]) -> None:
+        super().__init__(model, parameters)
+        self._tape = Tape()
+        self._layers: list[FleetLayer] = []
+        self._module = self._replaced(copy.deepcopy(model), "")
+        self._module.requires_grad_(requires_grad=False)
+
+    def prepare(self, weights: Float[Tensor, "M P"]) -> None:
+        """Take these weights from now on."""
+        named = self.named(weights)
+        self._tape.models = len(weights)
+        self._tape.prepared = {layer.name: layer.prepare(named) for layer in self._layers}
+
+    @torch.no_grad()
+    def logits(self, x: Float[Tensor, "M R ..."]) -> Float[Tensor, "M R C"]:
+        """The outputs alone."""
+        return self._module(x.flatten(0, 1)).unflatten(0, x.shape[:2])
+
+    def look(self, x: Float[Tensor, "M R K ..."], y: Int[Tensor, "M R"]) -> Look:
+        """One forward, one backward to the layers' outputs, then each layer's gradients."""
+        tape = self._tape
+        models, tape.rows, tape.copies = x.shape[:3]
+        tape.taps = []
+        with torch.enable_grad():
+            logits = self._module(x.flatten(0, 2))
+            labels = y[..., None].expand(-1, -1, tape.copies).flatten()
+            each = functional.cross_entropy(logits, labels, reduction="none")
+            losses = each.view(models, tape.rows, tape.copies).mean(dim=2)
+        taps, tape.taps = tape.taps, []
+        outputs = torch.autograd.grad(losses.sum(), [tap.output for tap in taps])
+        found = {
+            tap.layer.name: tap.layer.gradient(tap.kept, output, tape.prepared[tap.layer.name])
+            for tap, output in zip(taps, outputs, strict=True)
+        }
+        return Look(
+            logits=logits.detach().view(*x.shape[:3], -1).mean(dim=2),
+            losses=losses.detach(),
+            gradients=[found[layer.name] for layer in self._layers],
+        )
+
+    def _replaced(self, module: nn.Module, name: str) -> nn.Module:
+        own = [value for value in module.parameters(recurse=False) if value.requires_grad]
+        if own:
+            make = NATIVE.get(type(module))
+            if make is None or not make.takes(module) or len(own) < len(list(module.parameters())):
+                raise Unsupported(f"{type(module).__name__} at {name!r}")
+            layer = make(module, name, self._tape)
+            self._layers.append(layer)
+            return layer
+        for child, each in list(module.named_children()):
+            module.add_module(child, self._replaced(each, f"{name}.{child}" if name else child))
+        return module
+
+
+@final
+class VmappedNetwork(Network):
+    """Any model: gradients by ``vmap(grad)`` over rows, model after model; exact, general and slow."""
+
+    def __init__(self, model: nn.Module, parameters: Mapping[str, Tensor]) -> None:
+        super().__init__(model, parameters)
+        self._model = model
+        self._of_models: list[dict[str, Tensor]] = []
+        self._each: Callable[..., Any] = vmap(grad_and_value(self._loss, has_aux=True), in_dims=(None, 0, 0))
+
+    def prepare(self, weights: Float[Tensor, "M P"]) -> None:
+        """Take these weights from now on."""
+        named = self.named(weights)
+        self._of_models = [
+            {name: value[m].clone() for name, value in named.items()} for m in range(len(weights))
+        ]
+
+    @torch.no_grad()
+    def logits(self, x: Float[Tensor, "M R ..."]) -> Float[Tensor, "M R C"]:
+        """The outputs alone."""
+        pairs = zip(self._of_models, x, strict=True)
+        return torch.stack([functional_call(self._model, own, (rows,)) for own, rows in pairs])
+
+    def look(self, x: Float[Tensor, "M R K ..."], y: Int[Tensor, "M R"]) -> Look:
+        """All rows of one model at once."""
+        looks = [self._each(own, *rows) for own, *rows in zip(self._of_models, x, y, strict=True)]
+        flat = [
+            torch.cat([gradients[name].flatten(1) for name in self.parameters], dim=1)
+            for gradients, _ in looks
+        ]
+        return Look(
+            logits=torch.stack([logits.detach() for _, (_, logits) in looks]),
+            losses=torch.stack([losses.detach() for _, (losses, _) in looks]),
+            gradients=[Rows(rows=torch.stack(flat))],
+        )
+
+    def _loss(self, own: dict[str, Tensor], copies: Tensor, label: Tensor) -> tuple[Tensor, Tensor]:
+        logits = functional_call(self._model, own, (copies,))
+        return functional.cross_entropy(logits, label.expand(len(copies))), logits.mean(dim=0)
+
+
+class Unsupported(Exception):
+    """A layer has no fleet version."""
+
+
+def build_network(
+    model: nn.Module, parameters: Mapping[str, Tensor], row: Float[Tensor, "..."], num_classes: int
+) -> Network:
+    """The native network where it gives the gradients of the vmapped one, and the vmapped one elsewhere.
+
+    Both are tried on public random weights and rows, so that a ``forward`` that goes around its layers, or uses
+    one twice, is found out. The slower way is said once, in the log.
+    """
+    general = VmappedNetwork(model, parameters)
+    try:
+        native = NativeNetwork(model, parameters)
+        problem = None if _agree(native, general, row, num_classes) else "its forward goes around its layers"
+    except Unsupported as missing:
+        problem = f"{missing} has no fleet version"
+    if problem is None:
+        return native
+    _LOG.warning("The fleet trains this model by vmapped gradients, which is slower: %s.", problem)
+    return general
+
+
+def _agree(native: Network, general: Network, row: Tensor, num_classes: int) -> bool:
+    generator = torch.Generator().manual_seed(0)
+    size = sum(value.numel() for value in native.parameters.values())
+    weights = 0.1 * torch.randn(2, size, generator=generator)
+    x = torch.rand(2, 2, 2, *row.shape, generator=generator)  # also valid as tokens: all 0
+    y = torch.randint(num_classes, (2, 2), generator=generator)
+    found: list[Tensor] = []
+    for network in (native, general):
+        network.prepare(weights)
+        look = network.look(x, y)
+        found.append(torch.cat([each.dense() for each in look.gradients], dim=2))
+    if found[0].shape != found[1].shape:
+        return False
+    scale = found[1].abs().amax()
+    return bool((found[0] - found[1]).abs().amax() <= _TOLERANCE * scale)
