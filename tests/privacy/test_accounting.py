@@ -1,5 +1,6 @@
 import json
 import math
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 
@@ -186,6 +187,18 @@ def test_what_no_grid_can_hold_gets_a_stated_bound(rate, sigma, steps, delta, ad
     doubled = 1 + (adjacency == Adjacency.REPLACE_ONE)
     assert 0 < answer.value <= gaussian_epsilon(doubled * math.sqrt(steps) / sigma, delta)
     assert answer.validity == "proved"
+
+
+@pytest.mark.parametrize(("rate", "sigma", "steps"), [(1e-300, 1e-30, 10), (1e-12, 1e200, 10**18)])
+@pytest.mark.parametrize("adjacency", [Adjacency.ADD_REMOVE, Adjacency.REPLACE_ONE])
+def test_what_no_float_can_square_gets_a_bound_from_every_accountant(rate, sigma, steps, adjacency):
+    mechanism = run(rate, sigma, steps, adjacency)
+    assert 0 <= upper_bound(mechanism, 1e-5).value <= gaussian_epsilon(2 * math.sqrt(steps) / sigma, 1e-5)
+    assert profile(mechanism, [1.0])[0] <= 1
+    assert tradeoff(mechanism)(0.5) <= 0.5
+    for accountant in ("rdp", "closed-form"):
+        with suppress(NoAnswer):
+            assert upper_bound(mechanism, 1e-5, accountant).value >= 0
 
 
 def test_a_bound_without_a_grid_says_so():

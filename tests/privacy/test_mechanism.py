@@ -31,6 +31,13 @@ def test_a_round_counts_as_soon_as_it_is_begun(sampling, rounds):
     assert Mechanism(sampling=sampling, adjacency=Adjacency.ZERO_OUT, **RUN).rounds == rounds
 
 
+def test_rounds_are_counted_exactly():
+    long = RUN | {"steps": 2**53 + 1}
+    assert Mechanism(sampling=BallsInBins(batches=1), **long).rounds == 2**53 + 1
+    with pytest.raises(InvalidInput, match="steps must be at most 1000000000000000000, got 1000"):
+        Mechanism(sampling=Poisson(rate=0.5), **(RUN | {"steps": 10**400}))
+
+
 def test_shuffled_is_refused_under_add_remove_and_the_message_says_what_to_write():
     with pytest.raises(InvalidInput, match=r"moves every later record .* adjacency=Adjacency\.ZERO_OUT"):
         Mechanism(sampling=SHUFFLED, **RUN)

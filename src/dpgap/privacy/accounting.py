@@ -69,7 +69,8 @@ def upper_bound(mechanism: Mechanism, delta: float, accountant: Accountant = "pl
 
     **Edge cases**: no noise gives inf; ``delta`` 0 gives inf. For delta below 1e-12 or 1e-14 a step,
     and where the grid would not fit into memory, ``pld`` takes the better of RDP and the Gaussian bound,
-    and says so.
+    and says so. Rates below 1e-50 and noise multipliers beyond 1e-50 or 1e50 are accounted as the nearest
+    that leak more.
     An accountant that has no answer raises ``NoAnswer`` with the reason.
 
     >>> run = Mechanism(sampling=Poisson(rate=1 / 15), clip_norm=1.0, noise_multiplier=1.593,
@@ -193,7 +194,7 @@ def tradeoff(mechanism: Mechanism) -> TradeOff:
 def _as_accounted(mechanism: Mechanism) -> Steps:
     sampling, two_sided = mechanism.sampling, mechanism.adjacency == Adjacency.REPLACE_ONE
     rate = sampling.rate if isinstance(sampling, Poisson) else 1.0
-    return Steps(rate, mechanism.noise_multiplier, mechanism.rounds, two_sided)
+    return Steps.within_floats(rate, mechanism.noise_multiplier, mechanism.rounds, two_sided)
 
 
 def _as_poisson(mechanism: Mechanism) -> Steps:
@@ -202,7 +203,10 @@ def _as_poisson(mechanism: Mechanism) -> Steps:
             "accountant must not be as-if-poisson for Poisson sampling, got 'as-if-poisson'. Its figures are "
             "heuristic and this run has a proof; write accountant='pld'."
         )
-    return replace(_as_accounted(mechanism), rate=mechanism.sampling.rate, steps=mechanism.steps)
+    two_sided = mechanism.adjacency == Adjacency.REPLACE_ONE
+    return Steps.within_floats(
+        mechanism.sampling.rate, mechanism.noise_multiplier, mechanism.steps, two_sided
+    )
 
 
 def _epsilon(steps: Steps, delta: float, accountant: Accountant) -> tuple[float, tuple[str, ...]]:
@@ -289,13 +293,15 @@ def _pld_epsilon(steps: Steps, delta: float) -> tuple[float, tuple[str, ...]]:
         return _without_grid(
             steps, delta, gaussian, f"delta is below {least:.0e}, where the grid is rounding"
         )
+    if not steps.fits_a_grid:
+        return _without_grid(steps, delta, gaussian, "no grid can hold the run")
     target, log_tail = delta - steps.steps * _ROUNDING_A_STEP, steps.log_tail(delta)
     loss = Loss(steps, log_tail)
     finest = max(
         loss.finest, loss.extent / _LARGEST_STEP_CELLS, loss.composed_extent() / _LARGEST_COMPOSED_CELLS
     )
     width = max(min(loss.spread / 2, _WIDEST_CELL), loss.finest)
-    if width < finest or not steps.fits_a_grid:
+    if width < finest:
         return _without_grid(steps, delta, gaussian, "no grid can hold the run")
     value, error, ratio = _epsilon_at(_compose(steps, width, log_tail), target), math.inf, 2.0
     while error > _SETTLED * value and width > finest:
@@ -320,12 +326,14 @@ def _without_grid(steps: Steps, delta: float, gaussian: float, reason: str) -> t
 
 def _one_grid(steps: Steps, *, fineness: int, cells: int) -> _Composed | None:
     """The composed loss with ``fineness`` cells to a spread, or wider ones so that a step has ``cells``."""
+    if not steps.fits_a_grid:
+        return None
     log_tail = steps.log_tail(_TRADEOFF_DELTA)
     loss = Loss(steps, log_tail)
     width = max(
         loss.spread / fineness, loss.extent / cells, loss.composed_extent() / (16 * cells), loss.finest
     )
-    return _compose(steps, width, log_tail) if width <= _WIDEST_CELL and steps.fits_a_grid else None
+    return _compose(steps, width, log_tail) if width <= _WIDEST_CELL else None
 
 
 def _compose(steps: Steps, width: float, log_tail: float) -> _Composed:

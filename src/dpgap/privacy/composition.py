@@ -11,6 +11,9 @@ from dpgap.errors import NoAnswer
 
 Floats = NDArray[np.float64]
 
+_LEAST, _MOST = 1e-50, 1e50
+"""Beyond these the squares of rates and noise multipliers are no floats."""
+
 
 @dataclass(frozen=True)
 class Steps:
@@ -24,6 +27,11 @@ class Steps:
     steps: int
     two_sided: bool
 
+    @classmethod
+    def within_floats(cls, rate: float, sigma: float, steps: int, two_sided: bool) -> "Steps":
+        """These steps, extremes moved to the private side: rarer draws leak less, so does more noise."""
+        return cls(max(rate, _LEAST), 0.0 if sigma < _LEAST else min(sigma, _MOST), steps, two_sided)
+
     @property
     def mu(self) -> float:
         """The mu-GDP of the same steps without sampling, which dominates them by joint convexity."""
@@ -36,8 +44,8 @@ class Steps:
 
     @property
     def fits_a_grid(self) -> bool:
-        """Whether dp-accounting can hold it: it counts cells ** steps, and log(1 - rate) must not be 0."""
-        return self.steps <= 10**6 and self.rate >= 1e-9
+        """Whether dp-accounting can hold it: it counts cells ** steps, and one step's loss is a number."""
+        return self.steps <= 10**6 and self.rate >= 1e-9 and 1e-6 <= self.sigma <= 1e6
 
     def log_tail(self, delta: float) -> float:
         """What one step may give up to an infinite loss, so that all of them add a 10,000th to ``delta``."""

@@ -1,6 +1,5 @@
 """What a private training run does, in one object that the trainer and the accountant both read."""
 
-import math
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import TYPE_CHECKING
@@ -10,6 +9,9 @@ from dpgap.errors import InvalidInput
 
 if TYPE_CHECKING:
     from dpgap.privacy.upper_bound import Accountant, UpperBound
+
+
+_MOST_STEPS = 10**18
 
 
 class Adjacency(StrEnum):
@@ -131,6 +133,11 @@ class Mechanism:
         _check.positive(clip_norm=self.clip_norm, expected_batch=self.expected_batch)
         _check.non_negative(noise_multiplier=self.noise_multiplier)
         _check.count(steps=self.steps)
+        if self.steps > _MOST_STEPS:
+            raise InvalidInput(
+                f"steps must be at most {_MOST_STEPS}, got {self.steps!r}. No run is so long; "
+                "write how often it updates its model."
+            )
         _check.one_of(tuple(Adjacency), adjacency=self.adjacency)
         if isinstance(self.sampling, Shuffled) and self.adjacency == Adjacency.ADD_REMOVE:
             raise InvalidInput(
@@ -151,7 +158,7 @@ class Mechanism:
         """
         if isinstance(self.sampling, Poisson):
             return self.steps
-        return math.ceil(self.steps / self.sampling.steps_per_round)
+        return -(-self.steps // self.sampling.steps_per_round)
 
     def upper_bound(self, delta: float, accountant: "Accountant" = "pld") -> "UpperBound":
         """The eps that ``accountant`` proves for this run at ``delta``; see ``dpgap.privacy.accounting``."""
