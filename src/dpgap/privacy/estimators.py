@@ -19,6 +19,7 @@ from dpgap.privacy.tradeoff import TradeOff, gaussian_epsilon
 Floats = NDArray[np.float64]
 
 _LEAST_NOISE = 2.0**-20
+_SUREST = 1 - 1e-12  # what a posterior, summed with rounding, is certain to reach
 
 
 class Estimator(ABC):
@@ -249,6 +250,7 @@ class _Posterior:
 
     def refuted(self, level: Floats, delta: float) -> Floats:
         """The largest epsilon that holds with probability at most ``level``; 0 where none does."""
+        level = np.minimum(level, _SUREST)
         low, high = np.zeros_like(level), np.ones_like(level)
         while np.any(short := self.private(high, delta) <= level):
             low, high = np.where(short, high, low), np.where(short, 2 * high, high)
