@@ -142,6 +142,25 @@ def test_account_of_no_noise_is_infinite(capsys):
     assert (found["pld"], found["rdp"]) == ("inf", "inf")
 
 
+def test_account_says_where_no_grid_could_hold_the_run(capsys):
+    run = ("account", "--sample-rate", "0.99", "--steps", "10000000", "--noise-multiplier", "0.03")
+    assert "no grid can hold the run" in answer(capsys, *run)["assumptions"][-1]
+    main([*run])
+    assert "pld: no grid can hold the run" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(("rate", "noise"), [("1", "1e300"), ("0.5", "1e-300"), ("5e-324", "20")])
+def test_account_of_the_extremes_is_a_bound(capsys, rate, noise):
+    found = answer(capsys, "account", "--sample-rate", rate, "--steps", "10", "--noise-multiplier", noise)
+    assert found["pld"] == "inf" if noise == "1e-300" else 0 <= found["pld"] < 1e-3
+
+
+@pytest.mark.parametrize("confidence", ["1e-300", "0.9999999999999999"])
+def test_confidence_may_be_extreme(capsys, files, confidence):
+    bounds = answer(capsys, "bound", *files[0], "--confidence", confidence)["bounds"]
+    assert all(bound["value"] >= 0 for bound in bounds)
+
+
 def test_plan_gives_a_row_per_rule(capsys):
     found = answer(capsys, "plan", "--models", "400", "--target-eps", "2", "--true-eps", "10")
     assert [row["rule"] for row in found["plans"]] == ["fixed", "held-out", "band", "all-thresholds"]
@@ -195,7 +214,14 @@ def test_tables_name_their_columns(capsys, files, verb):
             "noise_multiplier .* got inf",
         ),
         (["account", "--sample-rate", "0.1", "--steps", "9", "--epsilon", "-1"], "epsilon must be .* got -1"),
+        (
+            ["account", "--sample-rate", "0.1", "--steps", "1" + "0" * 30, "--noise-multiplier", "1"],
+            "steps must be at most 1000000000000000000, got 10000",
+        ),
         (["plan"], "both missing"),
+        (["plan", "--models", "1000000000"], "models must be at most 1000000, got 1000000000"),
+        (["plan", "--models", "400", "--delta", "0"], "delta must be strictly between 0 and 1, got 0"),
+        (["plan", "--models", "400", "--confidence", "1"], "confidence must be .* got 1.0. Write 0.95"),
         (["plan", "--models", "1"], "models must be a whole number, 4 or more, got 1"),
         (["plan", "--models", "9", "--true-eps", "1", "--separation", "1"], "say the same"),
         (["plan", "--models", "9", "--true-eps", "nan"], "true_epsilon must be .* got nan"),

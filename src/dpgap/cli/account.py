@@ -31,15 +31,24 @@ def account(
         adjacency: Which datasets count as neighbours.
         json: Print JSON.
     """
+    from dpgap.privacy.upper_bound import EVERYWHERE
+
     run = _mechanism(sample_rate, steps, noise_multiplier, epsilon, delta, adjacency)
+    proved = run.upper_bound(delta)
     answers = {
-        "pld": _answer(run, delta, "pld"),
+        "pld": proved.value,
         "rdp": _answer(run, delta, "rdp"),
         "closed_form": _answer(run, delta, "closed-form"),
     }
     if json:
         print_json(
-            {**answers, "noise_multiplier": run.noise_multiplier, "delta": delta, "adjacency": adjacency}
+            {
+                **answers,
+                "noise_multiplier": run.noise_multiplier,
+                "delta": delta,
+                "adjacency": adjacency,
+                "assumptions": proved.assumptions,
+            }
         )
         return
     print_table(
@@ -48,6 +57,8 @@ def account(
         ("accountant", "eps_ub"),
         [(name, answer if isinstance(answer, str) else shown(answer, 4)) for name, answer in answers.items()],
     )
+    for note in proved.assumptions[len(EVERYWHERE) :]:
+        print(f"pld: {note}.")
     print("Each is proved for the release of every model of the run, if the seed stays secret.")
 
 

@@ -30,8 +30,10 @@ def plan(
         confidence: How sure the certified bound is to be.
         json: Print JSON.
     """
+    from dpgap import _check
     from dpgap.privacy import planner
 
+    _check.probability(delta=delta, hint="Write 1e-5 or smaller.")
     if true_eps is not None and separation is not None:
         raise InvalidInput(f"true_eps={true_eps} and separation={separation} say the same: give one of them.")
     if true_eps is not None:

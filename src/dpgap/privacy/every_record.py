@@ -70,7 +70,7 @@ def bound_every_record(
     3.02
     """
     _check.delta(delta)
-    _check.probability(confidence=confidence)
+    _check.probability(confidence=confidence, hint="Write 0.95 for a claim that is wrong one time in twenty.")
     estimator, rule = estimator or ClopperPearson(), rule or Band()
     n_inside = _inside_models(scores, included)
     level = (1 - confidence) / (len(scores) if together else 1)

@@ -70,7 +70,7 @@ def plan(
     """
     _check_plan(models, target_epsilon, separation)
     _check.delta(delta)
-    _check.probability(confidence=confidence)
+    _check.probability(confidence=confidence, hint="Write 0.95 for a claim that is wrong one time in twenty.")
     return [
         Plan(
             rule=rule,
@@ -197,6 +197,11 @@ def _check_plan(models: int | None, target_epsilon: float | None, separation: fl
         )
     if models is not None:
         _check.count(models=models, at_least=4, hint="Half are trained with the canary; write 400.")
+        if models > _MOST_MODELS:
+            raise InvalidInput(
+                f"models must be at most {_MOST_MODELS}, got {models!r}. A plan simulates so many scores; a "
+                "million models certify little less."
+            )
     if target_epsilon is not None:
         _check.positive(target_epsilon=target_epsilon)
     if separation is not None:
