@@ -177,6 +177,12 @@ def test_a_missing_field_is_named():
         from_plain({name: value for name, value in SPEC.items() if name != "mechanism"})
 
 
+def test_no_filter_is_a_short_form_too():
+    """So that a sweep can compare with and without, and a flag can take a file's filter away."""
+    swept = expanded(SPEC | {"sweep": {"filter": ["none", "linf:1/class"]}})
+    assert [each.filter for each in swept] == [None, from_plain(SPEC).filter]
+
+
 def test_a_sweep_is_every_combination():
     sweep = {"mechanism.noise_multiplier": [1.0, 2.0], "filter": ["linf:1/class", "l2:2/global"]}
     swept = expanded(SPEC | {"sweep": sweep})

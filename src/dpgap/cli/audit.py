@@ -27,7 +27,7 @@ class Options:
         store: The file that keeps what is trained; the same command goes on from there.
         data: The folder of the published data files; else DPGAP_DATA.
         epsilon: In place of mechanism.epsilon in the file.
-        filter: In place of filter, such as linf:5/class.
+        filter: In place of filter, such as linf:5/class, or none.
         canary: In place of canary, by its kind, such as blank.
         attack: In place of attack, by its kind: loss or lira.
         models: In place of design.models.

@@ -45,6 +45,8 @@ def variant_to_plain(variant: Any, family: type) -> dict[str, Any]:
 def from_plain(content: Mapping[str, Any]) -> Experiment:
     """The experiment that `to_plain` came from; also short forms: a kind or a name for its whole table.
 
+    The short form of a filter is that of the command line, such as linf:5/class, or "none".
+
     **Edge cases**: an unknown key is refused with the nearest known one; a value of another type is refused,
     never converted: no string for a number, no 1 for true.
     """
@@ -55,7 +57,7 @@ def from_plain(content: Mapping[str, Any]) -> Experiment:
     except (BaseValidationError, DpgapError) as problem:
         mistakes = cattrs.transform_error(problem, path="", format_exception=_explained)
         raise InvalidInput("; ".join(map(_placed, mistakes))) from problem
-    if short is None:
+    if short in (None, "none"):
         return experiment
     try:
         return replace(experiment, filter=parse_filter(short, max(1, round(experiment.steps_per_epoch))))
