@@ -7,11 +7,12 @@ from dataclasses import replace
 
 import pytest
 
+from dpgap.attacks.lira import LiRA
 from dpgap.audits.every_record import CanaryThroughOthers, EveryRecord
 from dpgap.audits.group import Group
 from dpgap.audits.one_run import OneRun
 from dpgap.audits.shadow_pairs import ShadowPairs
-from dpgap.errors import InvalidInput, NoAnswer
+from dpgap.errors import IncomparableBounds, InvalidInput, NoAnswer
 from dpgap.experiments import run as run_module
 from dpgap.experiments.conclude import conclude
 from dpgap.experiments.converter import from_plain
@@ -19,6 +20,8 @@ from dpgap.experiments.from_experiment import job_of
 from dpgap.experiments.job import REMOVED_AT, STATISTIC
 from dpgap.experiments.progress import Quiet
 from dpgap.experiments.run import run
+from dpgap.privacy.table import Question
+from dpgap.privacy.upper_bound import UpperBound
 from dpgap.store.store import Store
 from dpgap.training.execution import Execution
 from tests.experiments.jobs import SPEC, experiment, job, noisy_sum, noting
@@ -65,6 +68,30 @@ def test_trained_networks_do_not_depend_on_the_processes():
     assert scores(here, key) == scores(apart, key)
 
 
+@pytest.mark.parametrize(
+    ("changes", "refusal", "said"),
+    [
+        (
+            {"design": ShadowPairs(models=4, target=5.0)},
+            InvalidInput,
+            "target 5.0 takes .* pairs even if all",
+        ),
+        ({"attack": LiRA(), "design": ShadowPairs(models=4)}, NoAnswer, "LiRA has 1 models of one world"),
+        ({"attack": LiRA(), "design": ShadowPairs(target=1.0)}, InvalidInput, "attack must learn nothing"),
+        (
+            {"question": Question(threat_model="full-state")},
+            IncomparableBounds,
+            "works with 'full-state' access",
+        ),
+    ],
+)
+def test_what_all_models_could_not_answer_is_refused_before_the_first(changes, refusal, said, tmp_path):
+    claimed = job(noting(tmp_path / "log"), upper_bound=UpperBound.claimed(1.0, delta=1e-5))
+    with pytest.raises(refusal, match=said):
+        run(replace(claimed, **changes), Store(":memory:"))
+    assert not (tmp_path / "log").exists()
+
+
 class _Interrupted(Quiet):
     def advanced(self, done, planned, bound):
         if done >= 9:
@@ -73,8 +100,10 @@ class _Interrupted(Quiet):
 
 def test_an_interrupted_run_keeps_its_models_and_goes_on(tmp_path, undisturbed):
     log, path = tmp_path / "log", tmp_path / "store.sqlite"
-    with closing(Store(path)) as store, pytest.raises(KeyboardInterrupt):
+    with closing(Store(path)) as store, pytest.raises(KeyboardInterrupt) as interruption:
         run(job(noting(log)), store, watcher=_Interrupted())
+    said = f"Interrupted with 9 of 20 models kept in {path}. Run the same again to go on."
+    assert interruption.value.__notes__ == [said]
     assert len(log.read_text().split()) == 9
     with closing(Store(path)) as store:
         audit = run(job(noting(log)), store)
@@ -183,16 +212,16 @@ def far_sum(x, y, seed):
     return noisy_sum(100 * x, y, seed)
 
 
-def test_a_sequential_audit_stops_when_its_target_is_certified_and_says_what_it_saved(tmp_path):
-    log = tmp_path / "log"
+def test_a_sequential_audit_stops_when_its_target_is_certified_and_says_what_it_saved():
     store, design = Store(":memory:"), ShadowPairs(models=200, target=1.0)
     audit = run(job(far_sum, design), store)
     assert audit.status == "certified"
     assert audit.headline.value == 1.0
     assert audit.headline.rule == "anytime"
     assert audit.models == 200 - audit.saved < 60
+    (note,) = audit.notes
+    assert f"Stopping early saved {audit.saved} of 200 models, some " in note
     assert run(job(far_sum, design), store).models == audit.models
-    assert not log.exists()
 
 
 def nothing(x, y, seed):
