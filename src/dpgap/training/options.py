@@ -8,7 +8,7 @@ from dpgap.data.augmentation import CropFlip
 from dpgap.errors import InvalidInput
 from dpgap.privacy.mechanism import Sampling
 
-Precision = Literal["fp32"]
+Precision = Literal["fp32", "tf32", "bf16"]
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -107,6 +107,7 @@ def make_task(
     options: TrainingOptions,
     canaries: Canaries | None,
 ) -> Task:
+    """What a run is told, checked and put together; ``model`` is copied."""
     check_model(model)
     own = copy.deepcopy(model)
     parameters = {name: value.detach() for name, value in own.named_parameters() if value.requires_grad}
@@ -149,7 +150,8 @@ def _membership(membership: Tensor | None, n: int) -> Bool[Tensor, " N"]:
     return membership
 
 
-def _planned(task: Task) -> int:
+def planned(task: Task) -> int:
+    """The most records that the filter may remove."""
     if task.filter is None:
         return 0
     return task.filter.planned_maximum(task.mechanism.steps, task.records.num_classes)
@@ -166,7 +168,7 @@ def removes_many(planned: int, present: int) -> str | None:
 
 
 def _warn_of_many(task: Task, present: int) -> None:
-    if warning := removes_many(_planned(task), present):
+    if warning := removes_many(planned(task), present):
         warnings.warn(warning, stacklevel=3)
 
 
@@ -200,7 +202,7 @@ def _trained(task: Task, state: State, seed: int, *, seed_given: bool) -> Traine
             statement=Statement(
                 mechanism=task.mechanism,
                 filter=task.filter,
-                planned_maximum=_planned(task),
+                planned_maximum=planned(task),
                 delta=task.options.delta,
                 precision=task.options.precision,
                 seed_given=seed_given,

@@ -1,9 +1,9 @@
 """Train many models at once: each equals `dpgap.training.trainer.train` with its own seed and membership."""
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+import warnings
+from collections.abc import Sequence
+from dataclasses import dataclass, fields
 
-import numpy as np
 import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
@@ -11,25 +11,28 @@ from torch import Tensor, nn
 from dpgap.data.records import Canaries, Records
 from dpgap.errors import InvalidInput
 from dpgap.privacy.mechanism import Mechanism
-from dpgap.training.dpsgd import gaussian_noise
 from dpgap.training.execution import Execution
 from dpgap.training.filter import Filter
+from dpgap.training.fleet.device import chosen_device
 from dpgap.training.fleet.network import build_network
+from dpgap.training.fleet.randomness import DeviceRandomness, HostRandomness
+from dpgap.training.fleet.run import Finished, FleetObserver, Tile
 from dpgap.training.fleet.seen import Given
-from dpgap.training.fleet.step import Fleet, FleetState, advance, begin
+from dpgap.training.fleet.size import Size, cpu_size, cuda_size
+from dpgap.training.fleet.step import Fleet
 from dpgap.training.options import PlainSGD, TrainingOptions
 from dpgap.training.per_sample import flatten
-from dpgap.training.sampling import draw
 from dpgap.training.step import Task
-from dpgap.training.trainer import make_task
-
-FleetObserver = Callable[[int, dict[str, Tensor]], None]
-ROWS_AT_ONCE = 64
+from dpgap.training.trainer import make_task, planned, removes_many
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class FleetResult:
-    """M finished models, in the order of the seeds; all but ``weights`` is private."""
+    """M finished models, in the order of their seeds; all but ``weights`` is private.
+
+    ``tallies`` holds, of each step, the rows drawn, the sum of their losses, and how many of them the model
+    before the step classified rightly.
+    """
 
     weights: dict[str, Float[Tensor, "M ..."]]
     removed_at: Int[Tensor, "M N"]
@@ -50,39 +53,96 @@ def train_fleet(
     observer: FleetObserver | None = None,
     execution: Execution | None = None,
 ) -> FleetResult:
+    """Train a copy of ``model`` for each of ``seeds``, all of them together, by the algorithm of `train`.
+
+    ``membership`` has a row for each seed and says which rows exist in that model (all, unless given): worlds
+    with and without a canary, or with records left out at random, differ by this mask alone. ``observer``
+    is called after each step with the step and the parameters of a tile of models, stacked.
+
+    **Guarantees**: model m is the one that `train` gives for ``seeds[m]`` and ``membership[m]``, up to float
+    rounding, and with the same removals unless scores lie closer than that. On a CPU it is the same bit for
+    bit whatever other models are trained with it. A row's score is the same whoever is drawn with it.
+
+    **Edge cases**: on a GPU coins and noise come from the GPU's own generators, so its models are others,
+    of the same law. A layer without a fleet version is trained more slowly, and the log says so. What
+    cannot fit is refused before the first step. No figure here is for release: train that model by `train`.
+
+    >>> from dpgap.privacy.mechanism import Poisson
+    >>> run = Mechanism(sampling=Poisson(rate=0.5), clip_norm=1.0, noise_multiplier=1.0,
+    ...                 expected_batch=2.0, steps=3)
+    >>> records = Records(torch.eye(4), torch.tensor([0, 1, 0, 1]), 2)
+    >>> fleet = train_fleet(records, nn.Linear(4, 2), run, options=TrainingOptions(learning_rate=0.1),
+    ...                     seeds=range(5))
+    >>> fleet.weights["weight"].shape
+    torch.Size([5, 2, 4])
+    """
+    execution, seeds = execution or Execution(), list(seeds)
+    device = chosen_device(execution)
     task = make_task(records, model, mechanism, filter, options, canaries)
-    fleet = _fleet(task, list(seeds))
-    if membership is None:
-        membership = torch.ones(len(seeds), len(task.records), dtype=torch.bool)
-    state = begin(fleet, membership)
-    n = len(task.records)
-    for step in range(1, mechanism.steps + 1):
-        coins = torch.stack([draw(mechanism.sampling, n, step, seed) for seed in seeds])
-        noise = torch.stack([gaussian_noise(state.weights.shape[1], task.noise_scale, step, seed) for seed in seeds])
-        advance(fleet, state, coins, noise)
-        if observer:
-            observer(step, fleet.network.named(state.weights.clone()))
+    members = _membership(membership, len(seeds), len(task.records))
+    if seeds and (warning := removes_many(planned(task), int(members.sum(dim=1).amin()))):
+        warnings.warn(warning, stacklevel=2)
+    size = _size(task, device, len(seeds))
+    fleet = _fleet(task, size, device)
+    on_cpu = device.type == "cpu"
+    tile = Tile(fleet, size.models, width=None if on_cpu else size.width, graph=execution.compile and not on_cpu)
+    finished: list[Finished] = []
+    for start in range(0, len(seeds), size.models):
+        chosen = _filled(range(start, min(start + size.models, len(seeds))), size.models)
+        theirs = [seeds[m] for m in chosen]
+        randomness = HostRandomness(task, theirs) if on_cpu else DeviceRandomness(task, theirs, device)
+        finished.append(tile.train(members[chosen].to(device), randomness, observer))
+    return _joined(fleet, finished, len(seeds))
+
+
+def _filled(models: range, size: int) -> list[int]:
+    """The models of a tile, the last one repeated up to ``size``: kernels may differ with the number."""
+    return [*models, *[models[-1]] * (size - len(models))]
+
+
+def _joined(fleet: Fleet, tiles: list[Finished], models: int) -> FleetResult:
+    weights, removed_at, scores, tallies = (
+        torch.cat([getattr(tile, field.name) for tile in tiles])[:models] for field in fields(Finished)
+    )
     return FleetResult(
-        weights=fleet.network.named(state.weights),
-        removed_at=state.removed_at,
-        scores=state.scores[:, :-1],
-        tallies=state.tallies,
+        weights=fleet.network.named(weights), removed_at=removed_at, scores=scores, tallies=tallies
     )
 
 
-def _fleet(task: Task, seeds: list[int]) -> Fleet:
+def _fleet(task: Task, size: Size, device: torch.device) -> Fleet:
     records = task.records
     nobody = records.x.new_zeros(1, *records.x.shape[1:])
+    parameters = {name: value.to(device) for name, value in task.parameters.items()}
     given = None
     if task.gradients is not None:
-        given = Given(gradients=task.gradients, first=len(records) - len(task.gradients))
+        given = Given(gradients=task.gradients.to(device), first=len(records) - len(task.gradients))
+    network = build_network(
+        task.model.to(device), parameters, nobody[0].to(device), records.num_classes, task.options.precision
+    )
     return Fleet(
         task=task,
-        network=build_network(task.model, task.parameters, nobody[0], records.num_classes),
-        x=torch.cat([records.x, nobody]),
-        labels=torch.cat([records.y, records.y.new_zeros(1)]),
-        start=flatten(task.parameters),
+        network=network,
+        x=torch.cat([records.x, nobody]).to(device),
+        labels=torch.cat([records.y, records.y.new_zeros(1)]).to(device),
+        start=flatten(parameters),
         given=given,
-        rows=ROWS_AT_ONCE,
-        seeds=seeds,
+        rows=size.rows,
     )
+
+
+def _membership(membership: Tensor | None, models: int, n: int) -> Bool[Tensor, "M N"]:
+    if membership is None:
+        return torch.ones(models, n, dtype=torch.bool)
+    if membership.dtype != torch.bool or membership.shape != (models, n):
+        raise InvalidInput(
+            f"membership must be booleans of shape ({models}, {n}), a row for each seed and a column for each "
+            f"record and canary, got shape {tuple(membership.shape)} of {membership.dtype}. It says which rows "
+            f"exist in which model; start from torch.ones({models}, {n}, dtype=torch.bool)."
+        )
+    return membership
+
+
+def _size(task: Task, device: torch.device, models: int) -> Size:
+    if device.type == "cpu":
+        return cpu_size(models)
+    return cuda_size(task, torch.cuda.get_device_properties(device).total_memory)

@@ -1,5 +1,6 @@
 """Per-sample gradients of one layer for a whole fleet, in the cheapest form that has exact norms."""
 
+import math
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from typing import final
@@ -8,7 +9,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from dpgap.training.fleet.kernels import weighted_rows
+from dpgap.training.fleet.kernels import launch
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -82,26 +83,42 @@ class RankOne(LayerGradient):
 @final
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Rows(LayerGradient):
-    """Gradients that were formed, one flat row each: convolutions, sequences, copies, normalisations."""
+    """Gradients that were formed, one flat row each: convolutions, sequences, copies, normalisations.
+
+    A kernel that forms them gives ``statistics`` with them (sum of squares, sum of absolute values, maximum)
+    and may leave the weight's coordinates in the order of ``packing``: output, row, column, input.
+    """
 
     rows: Float[Tensor, "M R P"]
+    statistics: Float[Tensor, "M R 3"] | None = None
+    packing: tuple[int, int, int, int] | None = None
 
     def squares(self) -> Float[Tensor, "M R"]:
         """Row by row."""
-        return self.rows.square().sum(dim=2)
+        return self.rows.square().sum(dim=2) if self.statistics is None else self.statistics[..., 0]
 
     def absolute(self) -> Float[Tensor, "M R"]:
         """Row by row."""
-        return self.rows.abs().sum(dim=2)
+        return self.rows.abs().sum(dim=2) if self.statistics is None else self.statistics[..., 1]
 
     def largest(self) -> Float[Tensor, "M R"]:
         """Row by row."""
-        return self.rows.abs().amax(dim=2)
+        return self.rows.abs().amax(dim=2) if self.statistics is None else self.statistics[..., 2]
 
     def weighted_sum(self, weights: Float[Tensor, "M R"]) -> Float[Tensor, "M P"]:
         """One read of the rows."""
-        return weighted_rows(weights, self.rows)
+        if launch.usable(self.rows):
+            return self._unpacked(launch.weighted_rows(weights, self.rows))
+        counted = torch.where(weights[..., None] != 0, self.rows, 0.0)
+        return self._unpacked(torch.bmm(weights[:, None], counted)[:, 0])
 
     def dense(self) -> Float[Tensor, "M R P"]:
-        """The rows themselves."""
-        return self.rows
+        """The rows themselves, in the order of the parameters."""
+        return self._unpacked(self.rows)
+
+    def _unpacked(self, packed: Float[Tensor, "*R P"]) -> Float[Tensor, "*R P"]:
+        if self.packing is None:
+            return packed
+        size = math.prod(self.packing)
+        weight = packed[..., :size].unflatten(-1, self.packing).movedim(-1, -3).flatten(-4)
+        return torch.cat([weight, packed[..., size:]], dim=-1)

@@ -10,7 +10,7 @@ import math
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, ClassVar
+from typing import Any, Literal
 
 import torch
 from jaxtyping import Float
@@ -18,8 +18,16 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from dpgap.models.wide_resnet import StandardisedConv2d
-from dpgap.training.fleet.convolution import convolved, gradient_rows
+from dpgap.training.fleet.convolution import (
+    Pooled,
+    Window,
+    conv_pool_tanh,
+    convolved,
+    gradient_rows,
+    pooled_gradient_rows,
+)
 from dpgap.training.fleet.gradients import LayerGradient, RankOne, Rows
+from dpgap.training.options import Precision
 
 _ALIGNED = 16
 """Rows of whole multiples of 64 bytes: products of others may depend on a row's place (see `per_sample`)."""
@@ -38,11 +46,22 @@ class Tap:
 class Tape:
     """What all layers of a fleet share while it looks at some rows."""
 
+    precision: Precision = "fp32"
     models: int = 0
     rows: int = 0
     copies: int = 1
     prepared: dict[str, Any] = field(default_factory=dict)
     taps: list[Tap] = field(default_factory=list)
+
+    @property
+    def dtype(self) -> torch.dtype:
+        """Of activations and of the weights that meet them."""
+        return torch.bfloat16 if self.precision == "bf16" else torch.float32
+
+    @property
+    def products(self) -> Literal["ieee", "tf32"]:
+        """How kernels multiply float32 numbers."""
+        return "ieee" if self.precision == "fp32" else "tf32"
 
 
 class FleetLayer(nn.Module, ABC):
@@ -98,7 +117,7 @@ class FleetLinear(FleetLayer):
     def prepare(self, parameters: Mapping[str, Tensor]) -> dict[str, Tensor]:
         """The transposed weights, in rows of whole multiples of 64 bytes."""
         own = dict(super().prepare(parameters))
-        own["transposed"] = _padded(_padded(own["weight"], 1), 2).mT
+        own["transposed"] = _padded(_padded(own["weight"], 1), 2).to(self._tape.dtype).mT
         return own
 
     def apply_to(self, x: Tensor, prepared: dict[str, Tensor]) -> tuple[Tensor, Tensor]:
@@ -106,11 +125,12 @@ class FleetLinear(FleetLayer):
         rows = x.reshape(self._tape.models, -1, x.shape[-1])
         outputs = torch.bmm(_padded(rows, 2), prepared["transposed"])[..., : prepared["weight"].shape[1]]
         if self.bias:
-            outputs = outputs + prepared["bias"][:, None]
+            outputs = outputs + prepared["bias"][:, None].to(outputs.dtype)
         return outputs.reshape(*x.shape[:-1], -1), x.detach()
 
     def gradient(self, kept: Tensor, outputs: Tensor, prepared: dict[str, Tensor]) -> LayerGradient:
         """Of rank one for a record seen once; formed for sequences and copies."""
+        kept, outputs = kept.float(), outputs.float()
         if kept.ndim == 2 and self._tape.copies == 1:
             shape = (self._tape.models, self._tape.rows, -1)
             return RankOne(inputs=kept.view(shape), outputs=outputs.reshape(shape), bias=self.bias)
@@ -132,11 +152,11 @@ class FleetEmbedding(FleetLayer):
         table = prepared["weight"]
         which = x.reshape(self._tape.models, -1)
         found = torch.gather(table, 1, which[..., None].expand(-1, -1, table.shape[2]))
-        return found.reshape(*x.shape, -1), x
+        return found.reshape(*x.shape, -1).to(self._tape.dtype), x
 
     def gradient(self, kept: Tensor, outputs: Tensor, prepared: dict[str, Tensor]) -> LayerGradient:
         """The outputs' gradients, added where they were looked up."""
-        table, by_row = prepared["weight"], self._by_row(outputs)
+        table, by_row = prepared["weight"], self._by_row(outputs.float())
         which = kept.reshape(*by_row.shape[:2], 1).expand_as(by_row)
         rows = by_row.new_zeros(len(by_row), *table.shape[1:]).scatter_add_(1, which, by_row)
         return Rows(rows=rows.view(self._tape.models, self._tape.rows, -1))
@@ -158,11 +178,13 @@ class FleetLayerNorm(FleetLayer):
         """Normalised, then scaled and shifted by each model's own."""
         normal = functional.layer_norm(x, self._shape, eps=self._eps)
         by_model = normal.view(self._tape.models, -1, *self._shape)
-        return (by_model * prepared["weight"][:, None] + prepared["bias"][:, None]).view_as(x), normal.detach()
+        scaled = by_model * prepared["weight"][:, None] + prepared["bias"][:, None]
+        return scaled.view_as(x).to(x.dtype), normal.detach()
 
     def gradient(self, kept: Tensor, outputs: Tensor, prepared: dict[str, Tensor]) -> LayerGradient:
         """Sums over copies and positions."""
         flat = (*kept.shape[: kept.ndim - len(self._shape)], math.prod(self._shape))
+        outputs = outputs.float()
         scale = self._summed((outputs * kept).reshape(flat))
         return Rows(rows=torch.cat([scale, self._summed(outputs.reshape(flat))], dim=2))
 
@@ -184,11 +206,12 @@ class FleetGroupNorm(FleetLayer):
         normal = functional.group_norm(x, self._groups, eps=self._eps)
         by_model = normal.reshape(self._tape.models, -1, x.shape[1], math.prod(x.shape[2:]))
         weight, bias = prepared["weight"][:, None, :, None], prepared["bias"][:, None, :, None]
-        return (by_model * weight + bias).reshape(x.shape), normal.detach()
+        return (by_model * weight + bias).reshape(x.shape).to(x.dtype), normal.detach()
 
     def gradient(self, kept: Tensor, outputs: Tensor, prepared: dict[str, Tensor]) -> LayerGradient:
         """Sums over copies and places."""
-        scale, shift = ((outputs * kept).flatten(2).sum(dim=2), outputs.flatten(2).sum(dim=2))
+        outputs = outputs.float()
+        scale, shift = (outputs * kept).flatten(2).sum(dim=2), outputs.flatten(2).sum(dim=2)
         return Rows(rows=torch.cat([self._summed(scale[:, None]), self._summed(shift[:, None])], dim=2))
 
 
@@ -197,8 +220,8 @@ class FleetConv2d(FleetLayer):
 
     def __init__(self, layer: nn.Conv2d, name: str, tape: Tape) -> None:
         super().__init__(layer, name, tape)
-        self._stride, self._padding = layer.stride, layer.padding
-        self._size, self.bias = layer.kernel_size, layer.bias is not None
+        self._window = Window(size=layer.kernel_size, stride=layer.stride, padding=layer.padding)
+        self.bias = layer.bias is not None
 
     @staticmethod
     def takes(layer: nn.Conv2d) -> bool:
@@ -208,15 +231,36 @@ class FleetConv2d(FleetLayer):
 
     def apply_to(self, x: Tensor, prepared: dict[str, Tensor]) -> tuple[Tensor, Tensor]:
         """One convolution a model."""
-        outputs = convolved(x, prepared["weight"], prepared.get("bias"), self._stride, self._padding)
+        outputs = convolved(x, prepared["weight"], prepared.get("bias"), self._window)
         return outputs, x.detach()
 
     def gradient(self, kept: Tensor, outputs: Tensor, prepared: dict[str, Tensor]) -> LayerGradient:
         """Formed, as a record's gradient has no cheaper exact norm."""
-        rows = gradient_rows(
-            kept, outputs, self._size, self._stride, self._padding, copies=self._tape.copies, bias=self.bias
-        )
-        return Rows(rows=rows.view(self._tape.models, self._tape.rows, -1))
+        rows = gradient_rows(kept, outputs, self._window, bias=self.bias, products=self._tape.products)
+        return rows.by_model(self._tape.models, self._tape.copies)
+
+
+class FleetConvPoolTanh(FleetLayer):
+    """A convolution, ``nn.MaxPool2d(2)`` and ``nn.Tanh`` in one kernel, where kernels can be used."""
+
+    def __init__(self, layer: nn.Conv2d, name: str, tape: Tape) -> None:
+        super().__init__(layer, name, tape)
+        self._size = layer.kernel_size
+
+    @staticmethod
+    def takes(layer: nn.Conv2d) -> bool:
+        """Of stride 1, without padding, with bias."""
+        plain = FleetConv2d.takes(layer) and layer.stride == (1, 1) and layer.padding == (0, 0)
+        return plain and layer.bias is not None
+
+    def apply_to(self, x: Tensor, prepared: dict[str, Tensor]) -> tuple[Tensor, Pooled]:
+        """Only what the pool leaves is ever written."""
+        return conv_pool_tanh(x, prepared["weight"], prepared["bias"], self._tape.products)
+
+    def gradient(self, kept: Pooled, outputs: Tensor, prepared: dict[str, Tensor]) -> LayerGradient:
+        """Formed from the one place in four that each maximum came from."""
+        rows = pooled_gradient_rows(kept, outputs, self._size, self._tape.products)
+        return rows.by_model(self._tape.models, self._tape.copies)
 
 
 class FleetStandardisedConv2d(FleetConv2d):

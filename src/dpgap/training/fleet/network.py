@@ -13,8 +13,12 @@ from torch import Tensor, nn
 from torch.func import functional_call, grad_and_value, vmap
 from torch.nn import functional
 
+from dpgap.errors import InvalidInput
+from dpgap.training.fleet.device import arithmetic
 from dpgap.training.fleet.gradients import LayerGradient, Rows
-from dpgap.training.fleet.layers import NATIVE, FleetLayer, Tape
+from dpgap.training.fleet.kernels import launch
+from dpgap.training.fleet.layers import NATIVE, FleetConvPoolTanh, FleetLayer, Tape
+from dpgap.training.options import Precision
 
 _LOG = logging.getLogger("dpgap")
 _TOLERANCE = 1e-3
@@ -35,8 +39,8 @@ class Network(ABC):
     ``parameters`` has the shapes; their order is that of P.
     """
 
-    def __init__(self, model: nn.Module, parameters: Mapping[str, Tensor]) -> None:
-        self.parameters = dict(parameters)
+    def __init__(self, model: nn.Module, parameters: Mapping[str, Tensor], precision: Precision) -> None:
+        self.parameters, self.precision = dict(parameters), precision
 
     @abstractmethod
     def prepare(self, weights: Float[Tensor, "M P"]) -> None:
@@ -66,9 +70,16 @@ class Network(ABC):
 class NativeNetwork(Network):
     """The model's own ``forward`` on all rows at once, its layers with parameters replaced by fleet layers."""
 
-    def __init__(self, model: nn.Module, parameters: Mapping[str, Tensor]) -> None:
-        super().__init__(model, parameters)
-        self._tape = Tape()
+    def __init__(
+        self,
+        model: nn.Module,
+        parameters: Mapping[str, Tensor],
+        precision: Precision = "fp32",
+        *,
+        fused: bool = False,
+    ) -> None:
+        super().__init__(model, parameters, precision)
+        self._tape, self._fused = Tape(precision=precision), fused
         self._layers: list[FleetLayer] = []
         self._module = self._replaced(copy.deepcopy(model), "")
         self._module.requires_grad_(requires_grad=False)
@@ -82,24 +93,26 @@ class NativeNetwork(Network):
     @torch.no_grad()
     def logits(self, x: Float[Tensor, "M R ..."]) -> Float[Tensor, "M R C"]:
         """The outputs alone."""
-        return self._module(x.flatten(0, 1)).unflatten(0, x.shape[:2])
+        with arithmetic(self.precision):
+            logits = self._module(x.flatten(0, 1).to(self._tape.dtype))
+        return logits.float().unflatten(0, x.shape[:2])
 
     def look(self, x: Float[Tensor, "M R K ..."], y: Int[Tensor, "M R"]) -> Look:
         """One forward, one backward to the layers' outputs, then each layer's gradients."""
         tape = self._tape
         models, tape.rows, tape.copies = x.shape[:3]
         tape.taps = []
-        with torch.enable_grad():
-            logits = self._module(x.flatten(0, 2))
+        with torch.enable_grad(), arithmetic(self.precision):
+            logits = self._module(x.flatten(0, 2).to(tape.dtype)).float()
             labels = y[..., None].expand(-1, -1, tape.copies).flatten()
             each = functional.cross_entropy(logits, labels, reduction="none")
             losses = each.view(models, tape.rows, tape.copies).mean(dim=2)
-        taps, tape.taps = tape.taps, []
-        outputs = torch.autograd.grad(losses.sum(), [tap.output for tap in taps])
-        found = {
-            tap.layer.name: tap.layer.gradient(tap.kept, output, tape.prepared[tap.layer.name])
-            for tap, output in zip(taps, outputs, strict=True)
-        }
+            taps, tape.taps = tape.taps, []
+            outputs = torch.autograd.grad(losses.sum(), [tap.output for tap in taps])
+            found = {
+                tap.layer.name: tap.layer.gradient(tap.kept, output, tape.prepared[tap.layer.name])
+                for tap, output in zip(taps, outputs, strict=True)
+            }
         return Look(
             logits=logits.detach().view(*x.shape[:3], -1).mean(dim=2),
             losses=losses.detach(),
@@ -115,17 +128,44 @@ class NativeNetwork(Network):
             layer = make(module, name, self._tape)
             self._layers.append(layer)
             return layer
-        for child, each in list(module.named_children()):
-            module.add_module(child, self._replaced(each, f"{name}.{child}" if name else child))
+        children = list(module.named_children())
+        for place, (child, each) in enumerate(children):
+            path = f"{name}.{child}" if name else child
+            if self._fused and isinstance(module, nn.Sequential) and _pools([c for _, c in children[place:]]):
+                layer = FleetConvPoolTanh(each, path, self._tape)
+                self._layers.append(layer)
+                module.add_module(child, layer)
+                for absorbed, _ in children[place + 1 : place + 3]:
+                    module.add_module(absorbed, nn.Identity())
+            elif module.get_submodule(child) is each:
+                module.add_module(child, self._replaced(each, path))
         return module
+
+
+def _pools(children: list[nn.Module]) -> bool:
+    """Whether these begin with what `FleetConvPoolTanh` does in one."""
+    if [type(child) for child in children[:3]] != [nn.Conv2d, nn.MaxPool2d, nn.Tanh]:
+        return False
+    conv, pool = children[0], children[1]
+    frozen = not all(value.requires_grad for value in conv.parameters())
+    plain = pool.kernel_size in (2, (2, 2)) and pool.stride in (2, (2, 2)) and pool.padding in (0, (0, 0))
+    plain = plain and pool.dilation in (1, (1, 1)) and not pool.ceil_mode and not pool.return_indices
+    return plain and not frozen and FleetConvPoolTanh.takes(conv)
 
 
 @final
 class VmappedNetwork(Network):
     """Any model: gradients by ``vmap(grad)`` over rows, model after model; exact, general and slow."""
 
-    def __init__(self, model: nn.Module, parameters: Mapping[str, Tensor]) -> None:
-        super().__init__(model, parameters)
+    def __init__(
+        self, model: nn.Module, parameters: Mapping[str, Tensor], precision: Precision = "fp32"
+    ) -> None:
+        super().__init__(model, parameters, precision)
+        if precision == "bf16":
+            raise InvalidInput(
+                "precision must be fp32 or tf32 for this model, got 'bf16': it has a layer without a fleet "
+                "version, and only those compute in bf16."
+            )
         self._model = model
         self._of_models: list[dict[str, Tensor]] = []
         self._each: Callable[..., Any] = vmap(grad_and_value(self._loss, has_aux=True), in_dims=(None, 0, 0))
@@ -145,7 +185,8 @@ class VmappedNetwork(Network):
 
     def look(self, x: Float[Tensor, "M R K ..."], y: Int[Tensor, "M R"]) -> Look:
         """All rows of one model at once."""
-        looks = [self._each(own, *rows) for own, *rows in zip(self._of_models, x, y, strict=True)]
+        with arithmetic(self.precision):
+            looks = [self._each(own, *rows) for own, *rows in zip(self._of_models, x, y, strict=True)]
         flat = [
             torch.cat([gradients[name].flatten(1) for name in self.parameters], dim=1)
             for gradients, _ in looks
@@ -166,23 +207,28 @@ class Unsupported(Exception):
 
 
 def build_network(
-    model: nn.Module, parameters: Mapping[str, Tensor], row: Float[Tensor, "..."], num_classes: int
+    model: nn.Module,
+    parameters: Mapping[str, Tensor],
+    row: Float[Tensor, "..."],
+    num_classes: int,
+    precision: Precision = "fp32",
 ) -> Network:
     """The native network where it gives the gradients of the vmapped one, and the vmapped one elsewhere.
 
     Both are tried on public random weights and rows, so that a ``forward`` that goes around its layers, or uses
     one twice, is found out. The slower way is said once, in the log.
     """
-    general = VmappedNetwork(model, parameters)
+    cpu = {name: value.cpu() for name, value in parameters.items()}
+    general = VmappedNetwork(copy.deepcopy(model).cpu(), cpu)
     try:
-        native = NativeNetwork(model, parameters)
-        problem = None if _agree(native, general, row, num_classes) else "its forward goes around its layers"
+        native = NativeNetwork(copy.deepcopy(model).cpu(), cpu)
+        problem = None if _agree(native, general, row.cpu(), num_classes) else "its forward goes around its layers"
     except Unsupported as missing:
         problem = f"{missing} has no fleet version"
     if problem is None:
-        return native
+        return NativeNetwork(model, parameters, precision, fused=launch.usable(row))
     _LOG.warning("The fleet trains this model by vmapped gradients, which is slower: %s.", problem)
-    return general
+    return VmappedNetwork(model, parameters, precision)
 
 
 def _agree(native: Network, general: Network, row: Tensor, num_classes: int) -> bool:

@@ -1,14 +1,13 @@
 """One step of a whole fleet, as a function of its coins and its noise: `training.step` for M models."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 
 import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
-from dpgap.data.augmentation import augmentation_key
 from dpgap.training.dpsgd import updated
-from dpgap.training.fleet.batches import drawn_rows, passes, width_for
+from dpgap.training.fleet.batches import drawn_rows, passes
 from dpgap.training.fleet.network import Network
 from dpgap.training.fleet.seen import Given, Seen, scored
 from dpgap.training.step import Task
@@ -31,89 +30,95 @@ class Fleet:
     start: Float[Tensor, " P"]
     given: Given | None
     rows: int
-    seeds: list[int]
 
 
 @dataclass(kw_only=True, eq=False)
 class FleetState:
-    """Where M runs stand after ``step`` steps; changed in place. The last column of the N1 is nobody's."""
+    """Where M runs stand; changed in place. The last column of the N1 is nobody's.
 
-    step: int
+    ``tally`` is the last step's: rows drawn, sum of their losses, how many the model before the step
+    classified rightly; ``drawn`` is the largest number of rows that any model has drawn in a step so far.
+    """
+
     weights: Float[Tensor, "M P"]
     active: Bool[Tensor, "M N"]
     scores: Float[Tensor, "M N1"]
     memory: Float[Tensor, "M N1 ..."]
     removed_at: Int[Tensor, "M N"]
-    tallies: Float[Tensor, "M T 3"]
+    tally: Float[Tensor, "M 3"]
+    drawn: Int[Tensor, ""]
+
+    def copy(self) -> "FleetState":
+        """The same in memory of its own."""
+        return FleetState(**{field.name: getattr(self, field.name).clone() for field in fields(self)})
+
+    def put(self, other: "FleetState") -> None:
+        """Become the same as ``other``, in place."""
+        for field in fields(self):
+            getattr(self, field.name).copy_(getattr(other, field.name))
 
 
 def begin(fleet: Fleet, membership: Bool[Tensor, "M N"]) -> FleetState:
     """All models as they start, with the rows that exist in each."""
-    task, (models, n) = fleet.task, membership.shape
+    task, (models, n), make = fleet.task, membership.shape, fleet.start.new_zeros
     shape = task.filter.signature.memory_shape if task.filter else ()
-    make = fleet.start.new_zeros
     return FleetState(
-        step=0,
         weights=fleet.start.repeat(models, 1),
-        active=membership.clone(),
+        active=membership.to(fleet.start.device, copy=True),
         scores=make(models, n + 1),
-        memory=make(models, n + 1, *shape),
-        removed_at=torch.zeros(models, n, dtype=torch.int64, device=membership.device),
-        tallies=make(models, task.mechanism.steps, 3),
+        memory=make(models, n + 1, *shape) if shape else make(models, 1),
+        removed_at=make(models, n, dtype=torch.int64),
+        tally=make(models, 3, dtype=torch.float64),
+        drawn=make((), dtype=torch.int64),
     )
 
 
-def advance(
-    fleet: Fleet, state: FleetState, coins: Bool[Tensor, "M N"], noise: Float[Tensor, "M P"]
+def learn(
+    fleet: Fleet,
+    state: FleetState,
+    coins: Bool[Tensor, "M N"],
+    noise: Float[Tensor, "M P"],
+    keys: Int[Tensor, " M"],
+    width: int,
 ) -> None:
-    """Take every model one step further: look at who was drawn, sum, add noise, update, filter.
+    """Look at the active drawn rows, sum what they contribute, add noise, update; all in place.
 
-    **Guarantees**: those of `dpgap.training.step.advance`, for each model by itself; the rows are looked at
-    in parts of one fixed shape, so a row's score does not depend on the number of rows drawn.
+    ``keys`` are the `augmentation_key` of each model and step.
+
+    **Guarantees**: those of `dpgap.training.step.advance`, for each model by itself. Rows are looked at in
+    parts of one fixed shape, so a row's score does not depend on how many were drawn.
+
+    **Edge cases**: rows beyond ``width`` are left out, and ``state.drawn`` then exceeds it: the caller must
+    go back and take the step again with more room.
     """
     drawn = state.active & coins
-    table = drawn_rows(drawn, width_for(int(drawn.sum(dim=1).amax()), fleet.rows))
-    state.step += 1
-    learn(fleet, state, table, noise)
-    apply_filter(fleet, state)
-
-
-def learn(fleet: Fleet, state: FleetState, table: Int[Tensor, "M W"], noise: Float[Tensor, "M P"]) -> None:
-    """The weights after this step, and the scores of the rows of ``table``, all in place."""
+    torch.maximum(state.drawn, drawn.sum(dim=1).amax(), out=state.drawn)
+    state.tally.zero_()
     fleet.network.prepare(state.weights)
     total = torch.zeros_like(state.weights)
-    for part in passes(table, fleet.rows):
-        seen = _look(fleet, state, part)
+    for table in passes(drawn_rows(drawn, width), fleet.rows):
+        seen = _look(fleet, state, table, keys)
         total += seen.total()
         _keep(fleet, state, seen)
-    task = fleet.task
-    state.weights.copy_(
-        updated(
-            state.weights,
-            total,
-            noise,
-            expected_batch=task.mechanism.expected_batch,
-            learning_rate=task.options.learning_rate,
-        )
-    )
+    denominator, rate = fleet.task.mechanism.expected_batch, fleet.task.options.learning_rate
+    state.weights.copy_(updated(state.weights, total, noise, expected_batch=denominator, learning_rate=rate))
 
 
-def apply_filter(fleet: Fleet, state: FleetState) -> None:
-    """Let the highest scores leave, where that is due."""
+def apply_filter(fleet: Fleet, state: FleetState, step: int) -> None:
+    """Let the highest scores leave after step ``step``, where that is due."""
     chosen = fleet.task.filter
-    if chosen is None or not chosen.due(state.step):
+    if chosen is None or not chosen.due(step):
         return
-    scores, labels = state.scores[:, :-1], fleet.labels[:-1]
-    active, scores = chosen.after(state.step, scores, labels, state.active)
-    state.removed_at.masked_fill_(state.active & ~active, state.step)
+    active, scores = chosen.after(step, state.scores[:, :-1], fleet.labels[:-1], state.active)
+    state.removed_at.masked_fill_(state.active & ~active, step)
     state.active.copy_(active)
     state.scores[:, :-1] = scores
 
 
-def _look(fleet: Fleet, state: FleetState, table: Int[Tensor, "M R"]) -> Seen:
+def _look(fleet: Fleet, state: FleetState, table: Int[Tensor, "M R"], keys: Int[Tensor, " M"]) -> Seen:
     labels = fleet.labels[table]
     return Seen(
-        look=fleet.network.look(_copies(fleet, state.step, table), labels),
+        look=fleet.network.look(_copies(fleet, table, keys), labels),
         table=table,
         there=table < len(fleet.x) - 1,
         labels=labels,
@@ -123,14 +128,13 @@ def _look(fleet: Fleet, state: FleetState, table: Int[Tensor, "M R"]) -> Seen:
     )
 
 
-def _copies(fleet: Fleet, step: int, table: Int[Tensor, "M R"]) -> Float[Tensor, "M R K ..."]:
+def _copies(fleet: Fleet, table: Int[Tensor, "M R"], keys: Int[Tensor, " M"]) -> Float[Tensor, "M R K ..."]:
     options, rows = fleet.task.options, table.flatten()
     x = fleet.x.index_select(0, rows)
     if options.augmentation is None:
         return x.unflatten(0, table.shape)[:, :, None]
-    keys = torch.tensor([augmentation_key(seed, step) for seed in fleet.seeds], device=table.device)
-    keys = keys[:, None].expand_as(table).flatten()
-    return options.augmentation.keyed(x, rows, keys, options.copies).unflatten(0, table.shape)
+    of_row = keys[:, None].expand_as(table).flatten()
+    return options.augmentation.keyed(x, rows, of_row, options.copies).unflatten(0, table.shape)
 
 
 def _keep(fleet: Fleet, state: FleetState, seen: Seen) -> None:
@@ -138,12 +142,15 @@ def _keep(fleet: Fleet, state: FleetState, seen: Seen) -> None:
     there, look = seen.there, seen.look
     right = there & (look.logits.argmax(dim=2) == seen.labels)
     losses = torch.where(there, look.losses, 0.0)
-    state.tallies[:, state.step - 1] += torch.stack([there.sum(1), losses.sum(1), right.sum(1)], dim=1)
-    chosen = fleet.task.filter
-    if chosen is None:
+    state.tally += torch.stack([there.sum(1), losses.sum(1), right.sum(1)], dim=1)
+    if fleet.task.filter is None:
+        return
+    signature = fleet.task.filter.signature
+    if not signature.memory_shape:
+        scores, _ = scored(signature, seen, seen.there.float())
+        state.scores.scatter_(1, seen.table, scores)
         return
     models = torch.arange(len(seen.table), device=there.device)[:, None]
-    scores, memory = scored(chosen.signature, seen, state.memory[models, seen.table])
+    scores, memory = scored(signature, seen, state.memory[models, seen.table])
     state.scores.scatter_(1, seen.table, scores)
-    if chosen.signature.memory_shape:
-        state.memory[models, seen.table] = memory
+    state.memory[models, seen.table] = memory

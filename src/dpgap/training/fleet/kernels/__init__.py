@@ -1,0 +1,1 @@
+"""Triton kernels of the fleet's step, each beside the torch code that it must equal."""
