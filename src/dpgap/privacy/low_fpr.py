@@ -57,12 +57,12 @@ def true_positive_rate(
     >>> included = draws.random((100, 40)) < 0.5
     >>> rate = true_positive_rate(draws.normal(2.0 * included), included)
     >>> round(rate.value, 2), rate.low < rate.value < rate.high
-    (0.11, True)
+    (0.17, True)
     """
     _check.probability(at_most=at_most, hint="It is a false-positive rate; write 0.001.")
     _check.probability(confidence=confidence, hint="Write 0.95.")
     values, bits = _read(scores, included)
-    canaries, models = values.shape
+    canaries, models = map(int, values.shape)
     order: Ints = np.argsort(-values, axis=None, kind="stable")
     ranked, model_of = values.ravel()[order], order % models
     ends: Ints = np.append(np.flatnonzero(ranked[:-1] != ranked[1:]), ranked.size - 1)
@@ -94,13 +94,14 @@ class _Ranking:
     def rates(self, times: Ints, at_most: float) -> tuple[float, float, int]:
         """Both rates and how many ``ends`` are named, if model m occurs ``times[m]`` times."""
         weight = times[self.model_of]
-        inside = np.cumsum(weight * self.inside)[self.ends]
-        outside = np.cumsum(weight * ~self.inside)[self.ends]
+        inside: Ints = np.cumsum(weight * self.inside)[self.ends]
+        outside: Ints = np.cumsum(weight * ~self.inside)[self.ends]
         # A product such as 0.001 * 3000 may come out just below the whole number that it is.
-        named = int(np.searchsorted(outside, at_most * outside[-1] * (1 + 1e-12), side="right"))
+        named = int(np.searchsorted(outside, at_most * int(outside[-1]) * (1 + 1e-12), side="right"))
         if not named:
             return 0.0, 0.0, 0
-        return float(inside[named - 1] / inside[-1]), float(outside[named - 1] / outside[-1]), named
+        last = named - 1
+        return int(inside[last]) / int(inside[-1]), int(outside[last]) / int(outside[-1]), named
 
 
 def _resampled(ranking: _Ranking, bits: Bits, at_most: float) -> list[float]:
