@@ -8,12 +8,19 @@ import numpy as np
 import pytest
 
 from dpgap.privacy.counts import AuditScores
-from dpgap.privacy.estimators import ClopperPearson, Gaussian, Jeffreys, JointBeta
+from dpgap.privacy.estimators import ClopperPearson, Gaussian, Jeffreys, JointBeta, SubsampledGaussian
 from dpgap.privacy.every_record import bound_every_record
 from dpgap.privacy.lower_bound import lower_bound
 from dpgap.privacy.paper import paper_bound
 from dpgap.privacy.rules import AllThresholds, Band, Bonferroni, Fixed, HeldOut
-from tests.statistical.mechanisms import KNOWN, LAPLACE, NOTHING, RANDOMISED_RESPONSE, probability_of_as_many
+from tests.statistical.mechanisms import (
+    GAUSSIAN,
+    KNOWN,
+    LAPLACE,
+    NOTHING,
+    RANDOMISED_RESPONSE,
+    probability_of_as_many,
+)
 
 LEVEL = 0.05
 PER_WORLD = 200
@@ -21,9 +28,9 @@ REPETITIONS = [400, pytest.param(20_000, marks=pytest.mark.slow)]
 IN_ADVANCE = (Fixed(0.5), HeldOut(), Bonferroni((-0.5, 0.0, 0.5, 1.0, 1.5)))
 
 
-def false_claims_one_by_one(known, repetitions, bound):
+def false_claims_one_by_one(known, repetitions, bound, per_world=PER_WORLD):
     """How many audits of ``known`` claim more than its loss."""
-    scores, included = known.audits(repetitions, PER_WORLD, seed=20)
+    scores, included = known.audits(repetitions, per_world, seed=20)
     return sum(
         bound(AuditScores(row[bits], row[~bits])).value > known.epsilon
         for row, bits in zip(scores, included, strict=True)
@@ -76,12 +83,32 @@ def test_so_does_the_joint_posterior():
     assert probability_of_as_many(claims, 60, LEVEL) < 1e-9
 
 
+def test_so_does_the_curve_of_dpsgd_also_where_it_is_the_true_one():
+    curve = SubsampledGaussian(sample_rate=1, steps=1)
+    claims = false_claims_one_by_one(
+        GAUSSIAN,
+        600,
+        lambda scores: lower_bound(scores, delta=GAUSSIAN.delta, estimator=curve, rule=AllThresholds()),
+        per_world=5000,
+    )
+    assert probability_of_as_many(claims, 600, LEVEL) < 1e-9
+
+
 @pytest.mark.parametrize(
     ("estimator", "level"), [(Gaussian(), 0.2), (ClopperPearson(), 0.1)], ids=["gdp", "cp"]
 )
 def test_so_does_the_papers_rule(estimator, level):
     claims = false_claims_one_by_one(NOTHING, 300, lambda scores: paper_bound(scores, estimator))
     assert probability_of_as_many(claims, 300, level) < 1e-9
+
+
+@pytest.mark.parametrize("repetitions", [200, pytest.param(20_000, marks=pytest.mark.slow)])
+def test_the_strongest_of_many_records_claims_too_much_no_more_often_than_it_says(repetitions):
+    records, claims, models = 20, 0, 100
+    for seed in range(repetitions):
+        scores, included = LAPLACE.audits(records, models // 2, seed)
+        claims += bool(np.max(bound_every_record(scores, included).values) > LAPLACE.epsilon)
+    assert probability_of_as_many(claims, repetitions, LEVEL) > 1e-4
 
 
 def test_extrapolating_along_a_gaussian_curve_claims_too_much_where_the_curve_is_another():
