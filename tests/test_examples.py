@@ -10,6 +10,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from dpgap.cli import main
+from dpgap.experiments.spec import read_experiments
 from dpgap.privacy.counts import read_scores
 
 EXAMPLES = Path(__file__).parents[1] / "examples"
@@ -63,3 +65,15 @@ def test_an_audit_runs_in_every_framework(framework, least, tmp_path):
     assert len(script.read_text("utf-8").splitlines()) <= 40
     assert least <= _certified(_printed(script, tmp_path)) < 8
     assert list(tmp_path.glob("*.sqlite"))
+
+
+def test_the_specification_audits_with_and_without_the_filter(tmp_path, capsys):
+    spec = EXAMPLES / "digits.toml"
+    without, filtered = read_experiments(spec)
+    assert (without.filter, filtered.filter.select.k) == (None, 5)
+    assert without.upper_bound.value == pytest.approx(10, rel=1e-3)
+    small = ["--models", "4", "--set", "mechanism.steps=8", "--store", str(tmp_path / "store.sqlite")]
+    main(["audit", str(spec), *small])
+    shown = capsys.readouterr().out
+    assert shown.count("Models: 4 of 4, finished") == 2
+    assert shown.count("Canary: filtered in ") == 1
