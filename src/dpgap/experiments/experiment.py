@@ -90,8 +90,8 @@ class Experiment:
 
     **Guarantees**: `key` depends on the fields alone, and differs for any two that differ.
 
-    **Edge cases**: an attack that sees more than eps_ub covers, and a design whose neighbours are not the
-    mechanism's, are refused here, before anything is trained.
+    **Edge cases**: a design whose neighbours are not the mechanism's, and an attack that learns where the
+    design may stop early, are refused here; one that sees more than eps_ub covers before anything is trained.
 
     >>> from dpgap.canaries.blank import Blank
     >>> from dpgap.privacy.mechanism import Poisson
