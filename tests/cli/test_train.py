@@ -1,6 +1,7 @@
 """``dpgap train`` as a user types it: what it writes, what it says, and what it refuses."""
 
 import json
+import resource
 
 import numpy as np
 import pytest
@@ -86,6 +87,25 @@ def test_interrupted_the_same_command_goes_on(tmp_path, capsys, monkeypatch):
     resumed, whole = (load_file(folder / "weights.safetensors") for folder in (out, tmp_path / "whole"))
     assert all(np.array_equal(resumed[key], whole[key]) for key in whole)
     assert not (out / train_module.CHECKPOINT).exists()
+
+
+def test_a_filter_that_removes_many_is_warned_of_in_plain_words(tmp_path, capsys):
+    run(tmp_path / "out", "--filter", "linf:20/class")
+    said = capsys.readouterr().err
+    assert "Note: The filter is planned to remove up to 400 of 1437 records, more than 10%." in said
+    assert "UserWarning" not in said
+
+
+def test_a_disk_that_fills_up_while_saving_leaves_nothing_half_written(tmp_path, refused):
+    """A limit on the size of a file stands in for a full disk."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (500, hard))
+    try:
+        said = refused(tmp_path / "out")
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+    assert "could not be written: File too large. Nothing was left half-written; free" in said
+    assert list((tmp_path / "out").iterdir()) == []
 
 
 def test_a_release_is_never_overwritten(tmp_path, refused):

@@ -1,6 +1,7 @@
 """``dpgap train``: one private model from a dataset's name to a folder that may be handed over."""
 
 import sys
+import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -87,7 +88,7 @@ def train(options: Annotated[Options, tyro.conf.arg(name="")]) -> None:
     run, steps_per_epoch = _mechanism(options, splits)
     shape = tuple(splits.train.x.shape[1:])
     model = build_model(options.model, shape, splits.train.num_classes, _INITIALISATION_SEED)
-    with _progress(run.steps) as observer:
+    with _plain_warnings(), _progress(run.steps) as observer:
         trained = train_model(
             splits.train,
             model,
@@ -148,6 +149,15 @@ def _public_size(options: Options, splits: "Splits") -> int:
         "records is missing: your own data's size is private, as a neighbour has one record more. Rate and "
         "steps need a public number near it; write --records 60000."
     )
+
+
+@contextmanager
+def _plain_warnings() -> Iterator[None]:
+    """Warnings as one line that a user can act on, without the place in our code."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("always", UserWarning)
+        warnings.showwarning = lambda message, *_: print(f"Note: {message}", file=sys.stderr)
+        yield
 
 
 @contextmanager
