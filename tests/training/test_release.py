@@ -1,6 +1,7 @@
 """A release is weights and a statement, made of public constants, and nothing else."""
 
 import json
+import resource
 from dataclasses import replace
 
 import pytest
@@ -9,6 +10,7 @@ from safetensors.torch import load_file
 from torch import nn
 
 from dpgap.data.records import Records
+from dpgap.errors import InvalidInput
 from dpgap.privacy.mechanism import Adjacency, Mechanism, Poisson
 from dpgap.privacy.upper_bound import UpperBound
 from dpgap.signatures.parse import parse_signature
@@ -44,6 +46,20 @@ def test_saving_writes_the_weights_and_the_statement_only(tmp_path):
     model.load_state_dict(load_file(tmp_path / "out" / "weights.safetensors"))
     assert torch.equal(model.weight, result.release.weights["weight"])
     assert str(SECRET) not in (tmp_path / "out" / "statement.json").read_text("utf-8")
+
+
+def test_a_disk_that_fills_up_leaves_no_half_written_weights(tmp_path):
+    """A limit on the size of a file stands in for a full disk: the statement fits, the weights do not."""
+    release = replace(trained()[0].release, weights={"weight": torch.zeros(10_000)})
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (8_000, hard))
+    try:
+        with pytest.raises(InvalidInput, match=r"weights\.safetensors could not be written: File too large"):
+            save_release(release, tmp_path)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+    assert [file.name for file in tmp_path.iterdir()] == ["statement.json"]
+    json.loads((tmp_path / "statement.json").read_text("utf-8"))
 
 
 def test_the_statement_says_what_is_proved_and_of_what():
