@@ -106,6 +106,13 @@ def test_one_score_of_each_world_gives_a_number_and_no_split(capsys, tmp_path):
     assert {bound["rule"] for bound in bounds} == {"band", "all-thresholds"}
     assert bounds[0]["value"] == 0
     assert bounds[0]["interval"]["high"] == 0
+    columns = answer(capsys, "bound", str(tmp_path / "inside.txt"), str(tmp_path / "outside.txt"), "--paper")[
+        "bounds"
+    ]
+    assert [(column["estimator"], column["value"]) for column in columns] == [
+        ("gaussian", 0),
+        ("clopper-pearson", 0),
+    ]
 
 
 def test_the_table_never_prints_a_heuristic_value_without_the_word(capsys, files):

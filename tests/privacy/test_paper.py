@@ -49,6 +49,16 @@ def test_a_quarter_held_out_falls_in_the_papers_range(column):
     assert lowest - 1e-3 <= found <= highest + 1e-3
 
 
+@pytest.mark.parametrize("estimator", ESTIMATORS.values(), ids=ESTIMATORS)
+def test_infinite_scores_separate_like_others(estimator):
+    finite = AuditScores([2.0] * 40, [-2.0] * 40)
+    infinite = AuditScores([np.inf] * 40, [-np.inf] * 40)
+    values = [paper_bound(scores, estimator).value for scores in (finite, infinite)]
+    assert values[0] == values[1] > 0
+    mixed = AuditScores([np.inf, -np.inf, 1.0], [np.inf, -np.inf, 1.0])
+    assert paper_bound(mixed, estimator).value == 0
+
+
 def test_the_sign_is_flipped_when_the_inside_mean_is_lower():
     scores = separated()
     flipped = AuditScores(-scores.inside, -scores.outside)

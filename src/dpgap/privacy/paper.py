@@ -63,10 +63,11 @@ class Paper(Rule):
 
 
 def _percentiles(scores: AuditScores) -> NDArray[np.float64]:
-    pooled = np.concatenate([scores.inside, scores.outside])
+    pooled, shares = np.concatenate([scores.inside, scores.outside]), np.linspace(0, 100, _THRESHOLDS)
     with np.errstate(invalid="ignore"):
-        thresholds = np.percentile(pooled, np.linspace(0, 100, _THRESHOLDS))
-    return thresholds[~np.isnan(thresholds)]
+        thresholds = np.percentile(pooled, shares)
+    # Nothing lies between two infinities: there the next score itself is the threshold.
+    return np.where(np.isnan(thresholds), np.percentile(pooled, shares, method="higher"), thresholds)
 
 
 def paper_bound(

@@ -68,8 +68,12 @@ def every_bound(
 
 
 def paper_columns(scores: AuditScores, question: Question) -> list[LowerBound]:
-    """GDP without holdout (the headline), then the columns of the paper's Appendix I, in its order."""
+    """GDP without holdout (the headline), then the columns of the paper's Appendix I, in its order.
+
+    Columns whose holdout would leave a part of a small world without a score are left out.
+    """
     estimators = (Gaussian(), ClopperPearson())
+    smaller = min(scores.inside.size, scores.outside.size)
     return [
         paper_bound(
             scores,
@@ -81,6 +85,7 @@ def paper_columns(scores: AuditScores, question: Question) -> list[LowerBound]:
         )
         for estimator in estimators
         for share in _EVALUATING_SHARES
+        if share == 1 or 0 < round(smaller * share) < smaller
     ]
 
 
