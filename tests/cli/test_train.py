@@ -139,7 +139,9 @@ def test_own_data_needs_a_public_size(tmp_path, refused):
     ],
 )
 def test_bad_input_ends_with_one_message(tmp_path, refused, changed, said):
-    assert said in refused(tmp_path / "out", **changed)
+    message = refused(tmp_path / "out", **changed)
+    assert said in message
+    assert "training" not in message.split("dpgap:")[0]
     assert not (tmp_path / "out" / "weights.safetensors").exists()
 
 

@@ -88,17 +88,19 @@ def train(options: Annotated[Options, tyro.conf.arg(name="")]) -> None:
     run, steps_per_epoch = _mechanism(options, splits)
     shape = tuple(splits.train.x.shape[1:])
     model = build_model(options.model, shape, splits.train.num_classes, _INITIALISATION_SEED)
-    with _plain_warnings(), _progress(run.steps) as observer:
-        trained = train_model(
-            splits.train,
-            model,
-            run,
-            parse_filter(options.filter, steps_per_epoch) if options.filter else None,
-            options=TrainingOptions(learning_rate=options.learning_rate, delta=options.delta),
-            observer=observer,
-            seed=options.seed,
-            checkpoint=options.out / CHECKPOINT,
-        )
+    with _plain_warnings():
+        rule = parse_filter(options.filter, steps_per_epoch) if options.filter else None
+        with _progress(run.steps) as observer:
+            trained = train_model(
+                splits.train,
+                model,
+                run,
+                rule,
+                options=TrainingOptions(learning_rate=options.learning_rate, delta=options.delta),
+                observer=observer,
+                seed=options.seed,
+                checkpoint=options.out / CHECKPOINT,
+            )
     save_release(trained.release, options.out)
     _print(trained.release, accuracy(model, trained.release.weights, splits.test), options)
 
