@@ -23,13 +23,27 @@ class Window:
     padding: Pair
 
 
-@dataclass(frozen=True, kw_only=True, eq=False)
-class Pooled:
-    """Channels-last input and output of a convolution with pool and tanh, and where each maximum was."""
+@dataclass(frozen=True, kw_only=True)
+class Activated:
+    """A convolution of stride 1 with bias under ``tanh``, and under a 2 by 2 pool if there is one.
+
+    ``at_once``: one kernel does it all, which pays where patches are small; elsewhere cuDNN convolves.
+    """
+
+    window: Window
+    pool: bool
+    at_once: bool
+    products: str
+
+
+@dataclass(kw_only=True, eq=False)
+class Activation:
+    """Channels-last input and output, where each maximum was, and, once known, the convolution's gradient."""
 
     x: Float[Tensor, "N H W I"]
-    value: Float[Tensor, "N h w O"]
-    argmax: Int8[Tensor, "N h w O"]
+    value: Float[Tensor, "N h w O"] | None = None
+    argmax: Int8[Tensor, "N h w O"] | None = None
+    dense: Float[Tensor, "N y x O"] | None = None
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -61,6 +75,8 @@ def convolved(
     Grouped convolutions would do it in one call and are far slower.
     """
     weight = weight.to(x.dtype)
+    if x.is_cuda:
+        x = x.contiguous(memory_format=torch.channels_last)
     biases = [None] * len(weight) if bias is None else list(bias.to(x.dtype))
     parts = [
         functional.conv2d(part, *own, window.stride, window.padding)
@@ -90,45 +106,88 @@ def gradient_rows(
     return FlatRows(rows=torch.cat([weight, by_place.sum(dim=2)], dim=1) if bias else weight)
 
 
-def conv_pool_tanh(
+def conv_tanh(
     x: Float[Tensor, "MRK I H W"],
     weight: Float[Tensor, "M O I h w"],
     bias: Float[Tensor, "M O"],
-    products: str,
-) -> tuple[Float[Tensor, "MRK O height width"], Pooled]:
-    """``tanh(maxpool2(conv(x) + bias))``, differentiable in ``x``, and what its gradients need."""
-    last = launch.channels_last(x)
-    value, argmax = _ConvPoolTanh.apply(last, weight, bias, products)
-    return value.permute(0, 3, 1, 2), Pooled(x=last.detach(), value=value.detach(), argmax=argmax)
+    how: Activated,
+) -> tuple[Float[Tensor, "MRK O height width"], Activation]:
+    """``tanh(conv(x) + bias)``, of the maxima of 2 by 2 places if pooled; and what its gradients need."""
+    kept = Activation(x=launch.channels_last(x))
+    value, kept.argmax = _ConvTanh.apply(kept.x, weight, bias, how, kept)
+    kept.x, kept.value = kept.x.detach(), value.detach()
+    return value.permute(0, 3, 1, 2), kept
 
 
-def pooled_gradient_rows(
-    kept: Pooled, outputs: Float[Tensor, "MRK O height width"], size: Pair, products: str
+def conv_tanh_rows(
+    kept: Activation, outputs: Float[Tensor, "MRK O height width"], how: Activated
 ) -> FlatRows:
-    """The rows of a convolution whose pooled tanh has the gradient ``outputs``."""
-    gradient = launch.channels_last(outputs)
-    rows, statistics = launch.pooled_rows(kept.x, gradient, kept.value, kept.argmax, size, products)
-    return FlatRows(rows=rows, statistics=statistics, packing=(outputs.shape[1], *size, kept.x.shape[3]))
+    """The rows of a convolution whose activation has the gradient ``outputs``."""
+    gradient, window = launch.channels_last(outputs), how.window
+    if how.at_once and how.pool:
+        rows, statistics = launch.pooled_rows(
+            kept.x, gradient, kept.value, kept.argmax, window.size, how.products
+        )
+    else:
+        dense = kept.dense if kept.dense is not None else _dense(kept, gradient, window)
+        rows, statistics = launch.conv_rows(
+            kept.x, dense, window.size, window.stride, window.padding, bias=True, precision=how.products
+        )
+    packing = (outputs.shape[1], *window.size, kept.x.shape[3])
+    return FlatRows(rows=rows, statistics=statistics, packing=packing)
 
 
-class _ConvPoolTanh(torch.autograd.Function):
+class _ConvTanh(torch.autograd.Function):
     @staticmethod
-    def forward(ctx: Any, x: Tensor, weight: Tensor, bias: Tensor, products: str) -> tuple[Tensor, Tensor]:
-        value, argmax = launch.conv_pool_tanh(x, weight, bias, products)
-        ctx.save_for_backward(weight, value, argmax)
-        ctx.mark_non_differentiable(argmax)
-        ctx.shape, ctx.products = x.shape, products
+    def forward(
+        ctx: Any, x: Tensor, weight: Tensor, bias: Tensor, how: Activated, kept: Activation
+    ) -> tuple[Tensor, Tensor | None]:
+        argmax = None
+        if how.at_once and how.pool:
+            value, argmax = launch.conv_pool_tanh(x, weight, bias, how.products)
+        elif how.at_once:
+            value = launch.tanh_of_conv(x, weight, bias, how.window.padding, how.products)
+        else:
+            sums = convolved(x.permute(0, 3, 1, 2), weight, None, how.window)
+            value, argmax = launch.activated(launch.channels_last(sums), bias, pool=how.pool)
+        ctx.save_for_backward(weight)
+        ctx.how, ctx.kept = how, kept
+        if argmax is not None:
+            ctx.mark_non_differentiable(argmax)
         return value, argmax
 
     @staticmethod
-    def backward(ctx: Any, gradient: Tensor, _: Any) -> tuple[Tensor | None, None, None, None]:
+    def backward(ctx: Any, gradient: Tensor, _: Any) -> tuple[Tensor | None, None, None, None, None]:
         if not ctx.needs_input_grad[0]:
-            return None, None, None, None
-        weight, value, argmax = ctx.saved_tensors
-        height, width = ctx.shape[1] - weight.shape[3] + 1, ctx.shape[2] - weight.shape[4] + 1
-        dense = launch.unpooled(gradient.contiguous(), value, argmax, height, width)
-        inputs = launch.input_gradient(dense, weight, *ctx.shape[1:3], ctx.products)
-        return inputs, None, None, None
+            return None, None, None, None, None
+        (weight,), how, kept = ctx.saved_tensors, ctx.how, ctx.kept
+        dense = _dense(kept, gradient.contiguous(), how.window)
+        if how.at_once:
+            inputs = launch.input_gradient(dense, weight, *kept.x.shape[1:3], how.products)
+        else:
+            kept.dense = dense
+            inputs = _input_gradient(dense, weight, kept.x, how.window)
+        return inputs, None, None, None, None
+
+
+def _dense(kept: Activation, gradient: Float[Tensor, "N h w O"], window: Window) -> Float[Tensor, "N y x O"]:
+    """The gradient of the convolution itself."""
+    (high, wide), (down, right) = window.size, window.padding
+    height, width = kept.x.shape[1] + 2 * down - high + 1, kept.x.shape[2] + 2 * right - wide + 1
+    return launch.before_activation(gradient, kept.value, kept.argmax, height, width)
+
+
+def _input_gradient(dense: Tensor, weight: Tensor, x: Tensor, window: Window) -> Tensor:
+    """By cuDNN, model after model."""
+    gradients, inputs = dense.permute(0, 3, 1, 2), x.permute(0, 3, 1, 2)
+    weight = weight.to(x.dtype)
+    parts = [
+        torch.ops.aten.convolution_backward(
+            g, i, w, None, window.stride, window.padding, (1, 1), False, (0, 0), 1, (True, False, False)
+        )[0]
+        for g, i, w in zip(gradients.chunk(len(weight)), inputs.chunk(len(weight)), weight, strict=True)
+    ]
+    return launch.channels_last(torch.cat(parts))
 
 
 def _patches(x: Tensor, window: Window) -> Tensor:

@@ -19,18 +19,21 @@ from torch.nn import functional
 
 from dpgap.models.wide_resnet import StandardisedConv2d
 from dpgap.training.fleet.convolution import (
-    Pooled,
+    Activated,
+    Activation,
     Window,
-    conv_pool_tanh,
+    conv_tanh,
+    conv_tanh_rows,
     convolved,
     gradient_rows,
-    pooled_gradient_rows,
 )
 from dpgap.training.fleet.gradients import LayerGradient, RankOne, Rows
 from dpgap.training.options import Precision
 
 _ALIGNED = 16
 """Rows of whole multiples of 64 bytes: products of others may depend on a row's place (see `per_sample`)."""
+_SMALL_PATCH = 256
+"""Numbers in a patch up to which one kernel of ours convolves, pools and takes the tanh."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -240,26 +243,28 @@ class FleetConv2d(FleetLayer):
         return rows.by_model(self._tape.models, self._tape.copies)
 
 
-class FleetConvPoolTanh(FleetLayer):
-    """A convolution, ``nn.MaxPool2d(2)`` and ``nn.Tanh`` in one kernel, where kernels can be used."""
+class FleetConvTanh(FleetLayer):
+    """A convolution with ``nn.Tanh``, and with ``nn.MaxPool2d(2)`` before or after it, by kernels."""
 
-    def __init__(self, layer: nn.Conv2d, name: str, tape: Tape) -> None:
+    def __init__(self, layer: nn.Conv2d, name: str, tape: Tape, *, pool: bool) -> None:
         super().__init__(layer, name, tape)
-        self._size = layer.kernel_size
+        window = Window(size=layer.kernel_size, stride=layer.stride, padding=layer.padding)
+        patch = math.prod(layer.weight.shape[1:])
+        at_once = patch <= _SMALL_PATCH and (layer.padding == (0, 0) if pool else patch < 2 * _ALIGNED)
+        self._how = Activated(window=window, pool=pool, at_once=at_once, products=tape.products)
 
     @staticmethod
     def takes(layer: nn.Conv2d) -> bool:
-        """Of stride 1, without padding, with bias."""
-        plain = FleetConv2d.takes(layer) and layer.stride == (1, 1) and layer.padding == (0, 0)
-        return plain and layer.bias is not None
+        """Of stride 1 and with bias."""
+        return FleetConv2d.takes(layer) and layer.stride == (1, 1) and layer.bias is not None
 
-    def apply_to(self, x: Tensor, prepared: dict[str, Tensor]) -> tuple[Tensor, Pooled]:
-        """Only what the pool leaves is ever written."""
-        return conv_pool_tanh(x, prepared["weight"], prepared["bias"], self._tape.products)
+    def apply_to(self, x: Tensor, prepared: dict[str, Tensor]) -> tuple[Tensor, Activation]:
+        """Only what is left of the pool and the tanh is kept."""
+        return conv_tanh(x, prepared["weight"], prepared["bias"], self._how)
 
-    def gradient(self, kept: Pooled, outputs: Tensor, prepared: dict[str, Tensor]) -> LayerGradient:
-        """Formed from the one place in four that each maximum came from."""
-        rows = pooled_gradient_rows(kept, outputs, self._size, self._tape.products)
+    def gradient(self, kept: Activation, outputs: Tensor, prepared: dict[str, Tensor]) -> LayerGradient:
+        """Formed, from the places that the maxima came from."""
+        rows = conv_tanh_rows(kept, outputs, self._how)
         return rows.by_model(self._tape.models, self._tape.copies)
 
 

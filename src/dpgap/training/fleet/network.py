@@ -17,7 +17,7 @@ from dpgap.errors import InvalidInput
 from dpgap.training.fleet.device import arithmetic
 from dpgap.training.fleet.gradients import LayerGradient, Rows
 from dpgap.training.fleet.kernels import launch
-from dpgap.training.fleet.layers import NATIVE, FleetConvPoolTanh, FleetLayer, Tape
+from dpgap.training.fleet.layers import NATIVE, FleetConvTanh, FleetLayer, Tape
 from dpgap.training.options import Precision
 
 _LOG = logging.getLogger("dpgap")
@@ -131,26 +131,38 @@ class NativeNetwork(Network):
         children = list(module.named_children())
         for place, (child, each) in enumerate(children):
             path = f"{name}.{child}" if name else child
-            if self._fused and isinstance(module, nn.Sequential) and _pools([c for _, c in children[place:]]):
-                layer = FleetConvPoolTanh(each, path, self._tape)
+            following = [other for _, other in children[place:]] if isinstance(module, nn.Sequential) else []
+            absorbed = _activation(following) if self._fused else 0
+            if absorbed:
+                layer = FleetConvTanh(each, path, self._tape, pool=absorbed == 2)
                 self._layers.append(layer)
                 module.add_module(child, layer)
-                for absorbed, _ in children[place + 1 : place + 3]:
-                    module.add_module(absorbed, nn.Identity())
+                for other, _ in children[place + 1 : place + 1 + absorbed]:
+                    module.add_module(other, nn.Identity())
             elif module.get_submodule(child) is each:
                 module.add_module(child, self._replaced(each, path))
         return module
 
 
-def _pools(children: list[nn.Module]) -> bool:
-    """Whether these begin with what `FleetConvPoolTanh` does in one."""
-    if [type(child) for child in children[:3]] != [nn.Conv2d, nn.MaxPool2d, nn.Tanh]:
-        return False
-    conv, pool = children[0], children[1]
-    frozen = not all(value.requires_grad for value in conv.parameters())
-    plain = pool.kernel_size in (2, (2, 2)) and pool.stride in (2, (2, 2)) and pool.padding in (0, (0, 0))
-    plain = plain and pool.dilation in (1, (1, 1)) and not pool.ceil_mode and not pool.return_indices
-    return plain and not frozen and FleetConvPoolTanh.takes(conv)
+def _activation(layers: list[nn.Module]) -> int:
+    """How many layers after the first, a convolution, `FleetConvTanh` does with it: a tanh and perhaps a pool."""
+    if not layers or type(layers[0]) is not nn.Conv2d or not FleetConvTanh.takes(layers[0]):
+        return 0
+    if not all(value.requires_grad for value in layers[0].parameters()):
+        return 0
+    following = layers[1:3]
+    pools = [layer for layer in following if type(layer) is nn.MaxPool2d and _halves(layer)]
+    tanhs = [layer for layer in following if type(layer) is nn.Tanh]
+    if pools and tanhs:
+        return 2
+    return int(type(following[0]) is nn.Tanh) if following else 0
+
+
+def _halves(pool: nn.MaxPool2d) -> bool:
+    """Whether it takes the maximum of each 2 by 2 places, and drops what is left at the edge."""
+    sizes = {(size, size) if isinstance(size, int) else tuple(size) for size in (pool.kernel_size, pool.stride)}
+    plain = pool.padding in (0, (0, 0)) and pool.dilation in (1, (1, 1))
+    return sizes == {(2, 2)} and plain and not pool.ceil_mode and not pool.return_indices
 
 
 @final

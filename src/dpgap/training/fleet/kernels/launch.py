@@ -1,16 +1,19 @@
-"""Calls of the Triton kernels, with their block shapes; and whether they can be called at all."""
+"""Calls of the Triton kernels with their block shapes, and whether they can be called at all.
+
+Tensors are channels-last, ``[rows, height, width, channels]``. Block shapes were chosen by measurement on one
+H200; they are functions of a layer's shape alone, so that the order of every sum is too.
+"""
 
 import logging
 from functools import cache
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 from torch import Tensor
 
-if TYPE_CHECKING:
-    from dpgap.training.fleet.kernels import convolve
-
 _LOG = logging.getLogger("dpgap")
+_FEW_CHANNELS = 16
+Pair = tuple[int, int]
 
 
 def usable(x: Tensor) -> bool:
@@ -21,11 +24,12 @@ def usable(x: Tensor) -> bool:
 @cache
 def _kernels() -> Any:
     try:
-        from dpgap.training.fleet.kernels import convolve
+        from dpgap.training.fleet import kernels
+        from dpgap.training.fleet.kernels import forward, rows
     except ImportError:
         _LOG.warning("Triton is not installed, so the fleet runs without its kernels, which is slower.")
         return None
-    return convolve
+    return kernels if forward and rows else None
 
 
 def channels_last(x: Tensor) -> Tensor:
@@ -39,29 +43,27 @@ def packed(weight: Tensor) -> Tensor:
 
 
 def conv_pool_tanh(x: Tensor, weight: Tensor, bias: Tensor, precision: str) -> tuple[Tensor, Tensor]:
-    """``tanh(maxpool2(conv))`` of ``x [M R, H, W, C]``, and the places of the maxima; both channels-last."""
-    models, outs, _, high, wide = weight.shape
-    _, height, width, channels = x.shape
-    pooled = (height - high + 1) // 2, (width - wide + 1) // 2
+    """``tanh(maxpool2(conv(x) + bias))`` without padding, and the places of the maxima."""
+    models, outs, channels, high, wide = weight.shape
+    pooled = (x.shape[1] - high + 1) // 2, (x.shape[2] - wide + 1) // 2
     out = x.new_empty(len(x), *pooled, outs)
     argmax = torch.empty_like(out, dtype=torch.int8)
-    size = channels * high * wide
-    block_p = 64
-    rows = len(x) // models
-    _kernels().conv_pool_tanh[_blocks(rows * pooled[0] * pooled[1], block_p), models](
+    size, rows, block = channels * high * wide, len(x) // models, 64
+    _kernels().forward.conv_pool_tanh[_blocks(rows * pooled[0] * pooled[1], block), models](
         x,
         packed(weight).to(x.dtype),
-        bias,
+        bias.contiguous(),
         out,
         argmax,
         rows,
-        *pooled,
         *x.stride()[:3],
-        size,
-        outs,
+        PH=pooled[0],
+        PW=pooled[1],
+        K=size,
+        O=outs,
         KW=wide,
         C=channels,
-        BLOCK_P=block_p,
+        BLOCK_P=block,
         BLOCK_K=min(_power(size), 64),
         BLOCK_O=_power(outs),
         PRECISION=precision,
@@ -69,38 +71,117 @@ def conv_pool_tanh(x: Tensor, weight: Tensor, bias: Tensor, precision: str) -> t
     return out, argmax
 
 
-def unpooled(gradient: Tensor, value: Tensor, argmax: Tensor, height: int, width: int) -> Tensor:
-    """The gradient of the convolution's output, ``[N, height, width, O]``."""
+def tanh_of_conv(x: Tensor, weight: Tensor, bias: Tensor, padding: Pair, precision: str) -> Tensor:
+    """``tanh(conv(x) + bias)`` for few channels."""
+    models, outs, channels, high, wide = weight.shape
+    height, width = x.shape[1] + 2 * padding[0] - high + 1, x.shape[2] + 2 * padding[1] - wide + 1
+    out = x.new_empty(len(x), height, width, outs)
+    size, rows, block = channels * high * wide, len(x) // models, 128
+    _kernels().forward.tanh_of_conv[_blocks(rows * height * width, block), models](
+        x,
+        packed(weight).to(x.dtype),
+        bias.contiguous(),
+        out,
+        rows,
+        *x.stride()[:3],
+        H=x.shape[1],
+        W=x.shape[2],
+        OH=height,
+        OW=width,
+        O=outs,
+        K=size,
+        PAD_Y=padding[0],
+        PAD_X=padding[1],
+        KW=wide,
+        C=channels,
+        BLOCK_P=block,
+        BLOCK_K=_power(size),
+        BLOCK_O=_power(outs),
+        PRECISION=precision,
+    )
+    return out
+
+
+def activated(x: Tensor, bias: Tensor, *, pool: bool) -> tuple[Tensor, Tensor | None]:
+    """``tanh(x + bias)``, of the maxima if there is a ``pool``, and these maxima's places."""
+    models, outs = bias.shape
+    bias, rows = bias.contiguous(), len(x) // models
+    if not pool:
+        out = torch.empty_like(x)
+        places = x.numel() // (models * outs)
+        _kernels().forward.tanh_of_sum[_blocks(x.numel(), 1024),](
+            x, bias, out, x.numel(), places, O=outs, BLOCK=1024
+        )
+        return out, None
+    height, width = x.shape[1], x.shape[2]
+    out = x.new_empty(len(x), height // 2, width // 2, outs)
+    argmax = torch.empty_like(out, dtype=torch.int8)
+    _kernels().forward.tanh_of_pool[_blocks(out.numel(), 512),](
+        x,
+        bias,
+        out,
+        argmax,
+        out.numel(),
+        rows,
+        H=height,
+        W=width,
+        PH=height // 2,
+        PW=width // 2,
+        O=outs,
+        BLOCK=512,
+    )
+    return out, argmax
+
+
+def before_activation(gradient: Tensor, value: Tensor, argmax: Tensor | None, height: int, width: int) -> Tensor:
+    """The gradient of what `activated` was given, ``[N, height, width, O]``."""
+    if argmax is None:
+        out = torch.empty_like(value)
+        _kernels().forward.tanh_gradient[_blocks(out.numel(), 1024),](
+            gradient, value, out, out.numel(), BLOCK=1024
+        )
+        return out
     out = value.new_empty(len(value), height, width, value.shape[3])
-    _kernels().unpool[_blocks(out.numel(), 1024),](
-        gradient, value, argmax, out, out.numel(), *value.shape[1:3], height, width, value.shape[3], BLOCK=1024
+    _kernels().forward.unpool[_blocks(out.numel(), 1024),](
+        gradient,
+        value,
+        argmax,
+        out,
+        out.numel(),
+        PH=value.shape[1],
+        PW=value.shape[2],
+        H=height,
+        W=width,
+        O=value.shape[3],
+        BLOCK=1024,
     )
     return out
 
 
 def input_gradient(gradient: Tensor, weight: Tensor, height: int, width: int, precision: str) -> Tensor:
-    """Of ``gradient [M R, OH, OW, O]`` of a convolution without padding: that of its input."""
+    """Of ``gradient [N, OH, OW, O]`` of a convolution without padding: that of its input."""
     models, outs, channels, high, wide = weight.shape
     flipped = packed(weight.flip(3, 4).transpose(1, 2)).to(gradient.dtype)
     out = gradient.new_empty(len(gradient), height, width, channels)
-    rows, block_p = len(gradient) // models, 128
-    _kernels().conv[_blocks(rows * height * width, block_p), models](
+    rows, block = len(gradient) // models, 128
+    _kernels().forward.conv_by_taps[_blocks(rows * height * width, block), models](
         gradient,
         flipped,
         out,
         rows,
-        *gradient.shape[1:3],
-        height,
-        width,
         *gradient.stride()[:3],
-        outs * high * wide,
-        channels,
-        high - 1,
-        wide - 1,
+        H=gradient.shape[1],
+        W=gradient.shape[2],
+        OH=height,
+        OW=width,
+        O=channels,
+        PAD_Y=high - 1,
+        PAD_X=wide - 1,
+        KH=high,
         KW=wide,
         C=outs,
-        BLOCK_P=block_p,
-        BLOCK_K=64,
+        BLOCK_P=block,
+        BLOCK_C=_power(outs),
         BLOCK_O=_power(channels),
         PRECISION=precision,
     )
@@ -108,28 +189,27 @@ def input_gradient(gradient: Tensor, weight: Tensor, height: int, width: int, pr
 
 
 def pooled_rows(
-    x: Tensor, gradient: Tensor, value: Tensor, argmax: Tensor, size: tuple[int, int], precision: str
+    x: Tensor, gradient: Tensor, value: Tensor, argmax: Tensor, size: Pair, precision: str
 ) -> tuple[Tensor, Tensor]:
-    """Packed gradients of a convolution under pool and tanh, ``[M R, P]``, and their statistics ``[M R, 3]``."""
+    """Packed gradients of a convolution under pool and tanh, ``[N, P]``, and their statistics ``[N, 3]``."""
     outs, length = value.shape[3], size[0] * size[1] * x.shape[3]
     block_o, block_k, parts = _tiles(outs, length)
-    rows = torch.empty(len(x), outs * length + outs, device=x.device)
-    statistics = torch.empty(len(x), parts, 3, device=x.device)
-    _kernels().gradient_of_pooled[len(x), parts](
+    rows, statistics = _empty(x, parts, outs * length + outs)
+    _kernels().rows.gradient_of_pooled[len(x), parts](
         x,
         gradient,
         value,
         argmax,
         rows,
         statistics,
-        *value.shape[1:3],
         *x.stride()[:3],
-        length,
-        outs,
-        rows.shape[1],
+        PH=value.shape[1],
+        PW=value.shape[2],
+        K=length,
+        O=outs,
         KW=size[1],
         C=x.shape[3],
-        BLOCK_L=16 if value.shape[1] * value.shape[2] <= 16 else 32,
+        BLOCK_L=64,
         BLOCK_K=block_k,
         BLOCK_O=block_o,
         PRECISION=precision,
@@ -138,40 +218,56 @@ def pooled_rows(
 
 
 def conv_rows(
-    x: Tensor,
-    gradient: Tensor,
-    size: tuple[int, int],
-    stride: tuple[int, int],
-    padding: tuple[int, int],
-    *,
-    bias: bool,
-    precision: str,
+    x: Tensor, gradient: Tensor, size: Pair, stride: Pair, padding: Pair, *, bias: bool, precision: str
 ) -> tuple[Tensor, Tensor]:
-    """Packed gradients of a convolution, ``[M R, P]``, and their statistics; ``x``, ``gradient`` channels-last."""
-    outs, length = gradient.shape[3], size[0] * size[1] * x.shape[3]
-    block_o, block_k, parts = _tiles(outs, length)
-    rows = torch.empty(len(x), outs * length + outs * bias, device=x.device)
-    statistics = torch.empty(len(x), parts, 3, device=x.device)
-    _kernels().gradient_of_conv[len(x), parts](
-        x,
-        gradient,
-        rows,
-        statistics,
-        *x.shape[1:3],
-        *gradient.shape[1:3],
-        *x.stride()[:3],
-        length,
-        outs,
-        rows.shape[1],
-        *padding,
-        *stride,
-        KW=size[1],
-        C=x.shape[3],
-        BLOCK_L=32,
-        BLOCK_K=block_k,
-        BLOCK_O=block_o,
-        PRECISION=precision,
-    )
+    """Packed gradients of a convolution, ``[N, P]``, and their statistics ``[N, 3]``."""
+    outs, channels = gradient.shape[3], x.shape[3]
+    length, total = size[0] * size[1] * channels, size[0] * size[1] * channels * outs + outs * bias
+    shape = {
+        "H": x.shape[1],
+        "W": x.shape[2],
+        "OH": gradient.shape[1],
+        "OW": gradient.shape[2],
+        "O": outs,
+        "P": total,
+        "PAD_Y": padding[0],
+        "PAD_X": padding[1],
+        "STEP_Y": stride[0],
+        "STEP_X": stride[1],
+        "KW": size[1],
+        "C": channels,
+        "PRECISION": precision,
+    }
+    if channels < _FEW_CHANNELS:
+        block_o, block_k, parts = _tiles(outs, length)
+        rows, statistics = _empty(x, parts, total)
+        _kernels().rows.gradient_of_conv[len(x), parts](
+            x,
+            gradient,
+            rows,
+            statistics,
+            *x.stride()[:3],
+            K=length,
+            BLOCK_L=64,
+            BLOCK_K=block_k,
+            BLOCK_O=block_o,
+            **shape,
+        )
+    else:
+        rows, statistics = _empty(x, size[0] * size[1], total)
+        _kernels().rows.gradient_of_taps[len(x), size[0] * size[1]](
+            x,
+            gradient,
+            rows,
+            statistics,
+            *x.stride()[:3],
+            KH=size[0],
+            BLOCK_L=64,
+            BLOCK_C=_power(channels),
+            BLOCK_O=_power(outs),
+            num_warps=_warps(outs * channels),
+            **shape,
+        )
     return rows, _together(statistics)
 
 
@@ -181,24 +277,32 @@ def weighted_rows(weights: Tensor, rows: Tensor) -> Tensor:
     share, block = max(8, _blocks(count, 16)), min(512, _power(size))
     shares = _blocks(count, share)
     parts = torch.empty(models, shares, size, device=rows.device)
-    _kernels().weighted_rows[_blocks(size, block), shares, models](
+    _kernels().rows.weighted_rows[_blocks(size, block), shares, models](
         weights.contiguous(), rows, parts, count, P=size, SHARE=share, BLOCK_R=8, BLOCK=block
     )
     return parts.sum(dim=1)
+
+
+def _empty(x: Tensor, parts: int, total: int) -> tuple[Tensor, Tensor]:
+    return torch.empty(len(x), total, device=x.device), torch.empty(len(x), parts, 3, device=x.device)
 
 
 def _tiles(outs: int, length: int) -> tuple[int, int, int]:
     """Block of channels, block of patch coordinates, and how many of these cover a patch."""
     block_o = _power(outs)
     block_k = min(_power(length), max(32, 8192 // block_o))
-    return block_o, block_k, -(-length // block_k)
+    return block_o, block_k, _blocks(length, block_k)
+
+
+def _warps(accumulated: int) -> int:
+    return 2 if accumulated <= 2048 else 4 if accumulated <= 8192 else 8
 
 
 def _together(statistics: Tensor) -> Tensor:
     """Statistics of whole rows from those of their tiles."""
     if statistics.shape[1] == 1:
         return statistics[:, 0]
-    return torch.cat([statistics[..., :2].sum(dim=1), statistics[..., 2:].amax(dim=1)], dim=1)
+    return torch.cat([statistics[..., :2].sum(dim=1), statistics[..., 2].amax(dim=1, keepdim=True)], dim=1)
 
 
 def _blocks(size: int, block: int) -> int:

@@ -1,0 +1,208 @@
+"""Triton: per-sample gradients of convolutions, and their weighted sums.
+
+A program belongs to one record, so its bits cannot depend on any other.
+"""
+
+import triton
+import triton.language as tl
+
+from dpgap.training.fleet.kernels.products import dot, patch_offsets
+
+
+@triton.jit
+def gradient_of_pooled(
+    x,
+    gradient,
+    value,
+    argmax,
+    rows,
+    statistics,
+    stride_row,
+    stride_y,
+    stride_x,
+    PH: tl.constexpr,
+    PW: tl.constexpr,
+    K: tl.constexpr,
+    O: tl.constexpr,
+    KW: tl.constexpr,
+    C: tl.constexpr,
+    BLOCK_L: tl.constexpr,
+    BLOCK_K: tl.constexpr,
+    BLOCK_O: tl.constexpr,
+    PRECISION: tl.constexpr,
+):
+    """One record's gradient of a convolution under pool and tanh, packed, then the bias's; with statistics.
+
+    Of the four places of a window one has the gradient; all four are multiplied, most by 0.
+    """
+    row, part = tl.program_id(0).to(tl.int64), tl.program_id(1)
+    k = part * BLOCK_K + tl.arange(0, BLOCK_K)
+    dy, dx, c = patch_offsets(k, KW, C)
+    offset = dy * stride_y + dx * stride_x + c
+    o = tl.arange(0, BLOCK_O)
+    acc = tl.zeros((BLOCK_O, BLOCK_K), tl.float32)
+    sums = tl.zeros((BLOCK_O,), tl.float32)
+    for start in range(0, 4 * PH * PW, BLOCK_L):
+        place = (start + tl.arange(0, BLOCK_L)) // 4
+        j = (start + tl.arange(0, BLOCK_L)) % 4
+        there = place < PH * PW
+        y, z = 2 * (place // PW) + j // 2, 2 * (place % PW) + j % 2
+        pooled = (row * PH * PW + place)[:, None] * O + o[None, :]
+        inside = there[:, None] & (o < O)[None, :]
+        v = tl.load(value + pooled, mask=inside, other=0.0).to(tl.float32)
+        g = tl.load(gradient + pooled, mask=inside, other=0.0).to(tl.float32)
+        which = tl.load(argmax + pooled, mask=inside, other=-1)
+        chosen = tl.where(which == j[:, None], g * (1.0 - v * v), 0.0)
+        sums += tl.sum(chosen, axis=0)
+        at = x + (row * stride_row + y * stride_y + z * stride_x)[:, None] + offset[None, :]
+        patches = tl.load(at, mask=there[:, None] & (k < K)[None, :], other=0.0)
+        acc = dot(tl.trans(chosen.to(patches.dtype)), patches, acc, PRECISION)
+    at = o[:, None] * K + k[None, :]
+    _finish(acc, sums, rows, statistics, row, part, at, (o < O)[:, None] & (k < K)[None, :], o, K, O, O * K + O)
+
+
+@triton.jit
+def gradient_of_conv(
+    x,
+    gradient,
+    rows,
+    statistics,
+    stride_row,
+    stride_y,
+    stride_x,
+    H: tl.constexpr,
+    W: tl.constexpr,
+    OH: tl.constexpr,
+    OW: tl.constexpr,
+    K: tl.constexpr,
+    O: tl.constexpr,
+    P: tl.constexpr,
+    PAD_Y: tl.constexpr,
+    PAD_X: tl.constexpr,
+    STEP_Y: tl.constexpr,
+    STEP_X: tl.constexpr,
+    KW: tl.constexpr,
+    C: tl.constexpr,
+    BLOCK_L: tl.constexpr,
+    BLOCK_K: tl.constexpr,
+    BLOCK_O: tl.constexpr,
+    PRECISION: tl.constexpr,
+):
+    """One record's gradient of a convolution of any stride and padding, packed, then the bias's."""
+    row, part = tl.program_id(0).to(tl.int64), tl.program_id(1)
+    k = part * BLOCK_K + tl.arange(0, BLOCK_K)
+    dy, dx, c = patch_offsets(k, KW, C)
+    o = tl.arange(0, BLOCK_O)
+    acc = tl.zeros((BLOCK_O, BLOCK_K), tl.float32)
+    sums = tl.zeros((BLOCK_O,), tl.float32)
+    for start in range(0, OH * OW, BLOCK_L):
+        place = start + tl.arange(0, BLOCK_L)
+        there = place < OH * OW
+        at_y = (place // OW * STEP_Y - PAD_Y)[:, None] + dy[None, :]
+        at_x = (place % OW * STEP_X - PAD_X)[:, None] + dx[None, :]
+        inside = (at_y >= 0) & (at_y < H) & (at_x >= 0) & (at_x < W) & there[:, None] & (k < K)[None, :]
+        at = x + row * stride_row + at_y * stride_y + at_x * stride_x + c[None, :]
+        patches = tl.load(at, mask=inside, other=0.0)
+        to = (row * OH * OW + place)[:, None] * O + o[None, :]
+        g = tl.load(gradient + to, mask=there[:, None] & (o < O)[None, :], other=0.0)
+        sums += tl.sum(g.to(tl.float32), axis=0)
+        acc = dot(tl.trans(g).to(patches.dtype), patches, acc, PRECISION)
+    at = o[:, None] * K + k[None, :]
+    _finish(acc, sums, rows, statistics, row, part, at, (o < O)[:, None] & (k < K)[None, :], o, K, O, P)
+
+
+@triton.jit
+def gradient_of_taps(
+    x,
+    gradient,
+    rows,
+    statistics,
+    stride_row,
+    stride_y,
+    stride_x,
+    H: tl.constexpr,
+    W: tl.constexpr,
+    OH: tl.constexpr,
+    OW: tl.constexpr,
+    O: tl.constexpr,
+    P: tl.constexpr,
+    PAD_Y: tl.constexpr,
+    PAD_X: tl.constexpr,
+    STEP_Y: tl.constexpr,
+    STEP_X: tl.constexpr,
+    KH: tl.constexpr,
+    KW: tl.constexpr,
+    C: tl.constexpr,
+    BLOCK_L: tl.constexpr,
+    BLOCK_C: tl.constexpr,
+    BLOCK_O: tl.constexpr,
+    PRECISION: tl.constexpr,
+):
+    """The same as `gradient_of_conv` with a program for each place of the window: for 16 channels or more."""
+    row, part = tl.program_id(0).to(tl.int64), tl.program_id(1)
+    dy, dx = part // KW, part % KW
+    c, o = tl.arange(0, BLOCK_C), tl.arange(0, BLOCK_O)
+    acc = tl.zeros((BLOCK_O, BLOCK_C), tl.float32)
+    sums = tl.zeros((BLOCK_O,), tl.float32)
+    for start in range(0, OH * OW, BLOCK_L):
+        place = start + tl.arange(0, BLOCK_L)
+        y, z = place // OW * STEP_Y - PAD_Y + dy, place % OW * STEP_X - PAD_X + dx
+        there = (y >= 0) & (y < H) & (z >= 0) & (z < W) & (place < OH * OW)
+        at = x + (row * stride_row + y * stride_y + z * stride_x)[:, None] + c[None, :]
+        patches = tl.load(at, mask=there[:, None] & (c < C)[None, :], other=0.0)
+        to = (row * OH * OW + place)[:, None] * O + o[None, :]
+        g = tl.load(gradient + to, mask=(place < OH * OW)[:, None] & (o < O)[None, :], other=0.0)
+        if part == 0:
+            sums += tl.sum(g.to(tl.float32), axis=0)
+        acc = dot(tl.trans(g).to(patches.dtype), patches, acc, PRECISION)
+    at = (o[:, None] * KH * KW + part) * C + c[None, :]
+    inside = (o < O)[:, None] & (c < C)[None, :]
+    _finish(acc, sums, rows, statistics, row, part, at, inside, o, KH * KW * C, O, P)
+
+
+@triton.jit
+def _finish(
+    acc, sums, rows, statistics, row, part, at, inside, o, K: tl.constexpr, O: tl.constexpr, P: tl.constexpr
+):
+    """Write a tile of one record's gradient, and its statistics; the first tile has the bias's too.
+
+    The statistics are sum of squares, sum of absolute values, and maximum.
+    """
+    tl.store(rows + row * P + at, acc, mask=inside)
+    squares, absolute, largest = tl.sum(acc * acc), tl.sum(tl.abs(acc)), tl.max(tl.abs(acc))
+    if P > O * K:
+        if part == 0:
+            tl.store(rows + row * P + O * K + o, sums, mask=o < O)
+            squares += tl.sum(sums * sums)
+            absolute += tl.sum(tl.abs(sums))
+            largest = tl.maximum(largest, tl.max(tl.abs(sums)))
+    largest = tl.where(squares - squares == 0.0, largest, squares)  # a maximum overlooks what is not a number
+    to = statistics + (row * tl.num_programs(1) + part) * 3
+    tl.store(to, squares)
+    tl.store(to + 1, absolute)
+    tl.store(to + 2, largest)
+
+
+@triton.jit
+def weighted_rows(
+    weights,
+    rows,
+    parts,
+    R,
+    P: tl.constexpr,
+    SHARE: tl.constexpr,
+    BLOCK_R: tl.constexpr,
+    BLOCK: tl.constexpr,
+):
+    """A share of ``sum_r weights[m, r] rows[m, r]``; rows of weight 0 are not read."""
+    p = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    share, m = tl.program_id(1), tl.program_id(2).to(tl.int64)
+    acc = tl.zeros((BLOCK,), tl.float32)
+    for start in range(0, SHARE, BLOCK_R):
+        i = start + tl.arange(0, BLOCK_R)
+        r = share * SHARE + i
+        w = tl.load(weights + m * R + r, mask=(r < R) & (i < SHARE), other=0.0)
+        counted = tl.where(w != 0, P, 0)
+        tile = tl.load(rows + (m * R + r)[:, None] * P + p[None, :], mask=p[None, :] < counted[:, None], other=0.0)
+        acc += tl.sum(w[:, None] * tile, axis=0)
+    tl.store(parts + (m * tl.num_programs(1) + share) * P + p, acc, mask=p < P)
