@@ -58,13 +58,13 @@ def gaussian_noise(size: int, scale: float, step: int, seed: int) -> Float[Tenso
 
 
 def updated(
-    weights: Float[Tensor, "*M P"],
-    total: Float[Tensor, "*M P"],
-    noise: Float[Tensor, "*M P"],
+    weights: Float[Tensor, " P"],
+    total: Float[Tensor, " P"],
+    noise: Float[Tensor, " P"],
     *,
     expected_batch: float,
     learning_rate: float,
-) -> Float[Tensor, "*M P"]:
+) -> Float[Tensor, " P"]:
     """``weights - learning_rate (total + noise) / expected_batch``, rounded once to the weights' type.
 
     **Guarantees**: ``expected_batch`` is the mechanism's public constant; the number of records drawn or

@@ -58,7 +58,7 @@ class FlatRows:
         """The same by model and row, summed over copies."""
         shape = (models, len(self.rows) // (models * copies))
         if copies > 1:
-            rows = self.rows.view(*shape, copies, -1).sum(dim=2)
+            rows = self.rows.float().view(*shape, copies, -1).sum(dim=2)
             return Rows(rows=rows, packing=self.packing)
         statistics = None if self.statistics is None else self.statistics.view(*shape, 3)
         return Rows(rows=self.rows.view(*shape, -1), statistics=statistics, packing=self.packing)
@@ -82,7 +82,7 @@ def convolved(
         functional.conv2d(part, *own, window.stride, window.padding)
         for part, *own in zip(x.chunk(len(weight)), weight, biases, strict=True)
     ]
-    return torch.cat(parts)
+    return _joined(parts)
 
 
 def gradient_rows(
@@ -187,7 +187,12 @@ def _input_gradient(dense: Tensor, weight: Tensor, x: Tensor, window: Window) ->
         )[0]
         for g, i, w in zip(gradients.chunk(len(weight)), inputs.chunk(len(weight)), weight, strict=True)
     ]
-    return launch.channels_last(torch.cat(parts))
+    return launch.channels_last(_joined(parts))
+
+
+def _joined(parts: list[Tensor]) -> Tensor:
+    """One after the other; a single one is not copied."""
+    return torch.cat(parts) if len(parts) > 1 else parts[0]
 
 
 def _patches(x: Tensor, window: Window) -> Tensor:

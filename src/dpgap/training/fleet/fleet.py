@@ -1,7 +1,9 @@
 """Train many models at once: each equals `dpgap.training.trainer.train` with its own seed and membership."""
 
+import copy
 import warnings
 from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, fields
 
 import torch
@@ -14,7 +16,7 @@ from dpgap.privacy.mechanism import Mechanism
 from dpgap.training.execution import Execution
 from dpgap.training.filter import Filter
 from dpgap.training.fleet.device import chosen_device
-from dpgap.training.fleet.network import build_network
+from dpgap.training.fleet.network import build_network, named_weights
 from dpgap.training.fleet.randomness import DeviceRandomness, HostRandomness
 from dpgap.training.fleet.run import Finished, FleetObserver, Tile
 from dpgap.training.fleet.seen import Given
@@ -82,17 +84,66 @@ def train_fleet(
     members = _membership(membership, len(seeds), len(task.records))
     if seeds and (warning := removes_many(planned(task), int(members.sum(dim=1).amin()))):
         warnings.warn(warning, stacklevel=2)
-    size = _size(task, device, len(seeds))
-    fleet = _fleet(task, size, device)
-    on_cpu = device.type == "cpu"
-    tile = Tile(fleet, size.models, width=None if on_cpu else size.width, graph=execution.compile and not on_cpu)
-    finished: list[Finished] = []
-    for start in range(0, len(seeds), size.models):
-        chosen = _filled(range(start, min(start + size.models, len(seeds))), size.models)
-        theirs = [seeds[m] for m in chosen]
-        randomness = HostRandomness(task, theirs) if on_cpu else DeviceRandomness(task, theirs, device)
-        finished.append(tile.train(members[chosen].to(device), randomness, observer))
-    return _joined(fleet, finished, len(seeds))
+    size = _size(task, device, len(seeds), 1 if observer else torch.get_num_threads())
+    tiles = [
+        _filled(range(start, min(start + size.models, len(seeds))), size.models)
+        for start in range(0, len(seeds), size.models)
+    ]
+    crew = _Crew(
+        task=task,
+        size=size,
+        device=device,
+        seeds=seeds,
+        members=members,
+        graph=execution.compile,
+        observer=observer,
+    )
+    return _joined(task, crew.train(tiles), len(seeds))
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class _Crew:
+    """Who trains the tiles: a GPU one after the other; a CPU as many at once as PyTorch has threads.
+
+    Each tile has one thread for itself, so no result depends on how many there are.
+    """
+
+    task: Task
+    size: Size
+    device: torch.device
+    seeds: list[int]
+    members: Bool[Tensor, "M N"]
+    graph: bool
+    observer: FleetObserver | None
+
+    def train(self, tiles: list[list[int]]) -> list[Finished]:
+        """The finished tiles, in their order."""
+        if self.device.type == "cuda":
+            return self._one_after_the_other(tiles)
+        threads = torch.get_num_threads()
+        workers = 1 if self.observer else max(1, min(threads, len(tiles)))
+        with ThreadPoolExecutor(workers, initializer=torch.set_num_threads, initargs=(1,)) as pool:
+            try:
+                parts = pool.map(self._one_after_the_other, (tiles[w::workers] for w in range(workers)))
+                finished = list(parts)
+            finally:
+                torch.set_num_threads(threads)
+        return [finished[place % workers][place // workers] for place in range(len(tiles))]
+
+    def _one_after_the_other(self, tiles: list[list[int]]) -> list[Finished]:
+        if not tiles:
+            return []
+        fleet, on_cpu = _fleet(self.task, self.size, self.device), self.device.type == "cpu"
+        width = None if on_cpu else self.size.width
+        tile = Tile(fleet, self.size.models, width=width, graph=self.graph and not on_cpu)
+        finished: list[Finished] = []
+        for models in tiles:
+            seeds = [self.seeds[m] for m in models]
+            randomness = HostRandomness(self.task, seeds)
+            if not on_cpu:
+                randomness = DeviceRandomness(self.task, seeds, self.device)
+            finished.append(tile.train(self.members[models].to(self.device), randomness, self.observer))
+        return finished
 
 
 def _filled(models: range, size: int) -> list[int]:
@@ -100,12 +151,15 @@ def _filled(models: range, size: int) -> list[int]:
     return [*models, *[models[-1]] * (size - len(models))]
 
 
-def _joined(fleet: Fleet, tiles: list[Finished], models: int) -> FleetResult:
+def _joined(task: Task, tiles: list[Finished], models: int) -> FleetResult:
     weights, removed_at, scores, tallies = (
         torch.cat([getattr(tile, field.name) for tile in tiles])[:models] for field in fields(Finished)
     )
     return FleetResult(
-        weights=fleet.network.named(weights), removed_at=removed_at, scores=scores, tallies=tallies
+        weights=named_weights(weights, task.parameters),
+        removed_at=removed_at,
+        scores=scores,
+        tallies=tallies,
     )
 
 
@@ -117,7 +171,7 @@ def _fleet(task: Task, size: Size, device: torch.device) -> Fleet:
     if task.gradients is not None:
         given = Given(gradients=task.gradients.to(device), first=len(records) - len(task.gradients))
     network = build_network(
-        task.model.to(device), parameters, nobody[0].to(device), records.num_classes, task.options.precision
+        copy.deepcopy(task.model).to(device), parameters, nobody[0].to(device), records.num_classes, task.options.precision
     )
     return Fleet(
         task=task,
@@ -142,7 +196,7 @@ def _membership(membership: Tensor | None, models: int, n: int) -> Bool[Tensor, 
     return membership
 
 
-def _size(task: Task, device: torch.device, models: int) -> Size:
+def _size(task: Task, device: torch.device, models: int, threads: int) -> Size:
     if device.type == "cpu":
-        return cpu_size(models)
+        return cpu_size(models, threads)
     return cuda_size(task, torch.cuda.get_device_properties(device).total_memory)

@@ -29,8 +29,8 @@ class LayerGradient(ABC):
         """The largest absolute value of each gradient."""
 
     @abstractmethod
-    def weighted_sum(self, weights: Float[Tensor, "M R"]) -> Float[Tensor, "M P"]:
-        """``sum_r weights[m, r] g[m, r]``, where a row of weight 0 contributes 0 even if it is not finite."""
+    def weighted_sum(self, weights: Float[Tensor, "M R"], *, finite: bool) -> Float[Tensor, "M P"]:
+        """``sum_r weights[m, r] g[m, r]``; unless all is ``finite``, rows of weight 0 are taken for zeros."""
 
     @abstractmethod
     def dense(self) -> Float[Tensor, "M R P"]:
@@ -66,11 +66,12 @@ class RankOne(LayerGradient):
         inputs = self.inputs.abs().amax(dim=2)
         return self.outputs.abs().amax(dim=2) * (inputs.clamp(min=1.0) if self.bias else inputs)
 
-    def weighted_sum(self, weights: Float[Tensor, "M R"]) -> Float[Tensor, "M P"]:
+    def weighted_sum(self, weights: Float[Tensor, "M R"], *, finite: bool) -> Float[Tensor, "M P"]:
         """One product of matrices a model: ``(weights outputs)^T inputs``."""
-        counted = weights[..., None] != 0
-        outputs = torch.where(counted, self.outputs * weights[..., None], 0.0)
-        inputs = torch.where(counted, self.inputs, 0.0)
+        outputs, inputs = self.outputs * weights[..., None], self.inputs
+        if not finite:
+            counted = weights[..., None] != 0
+            outputs, inputs = torch.where(counted, outputs, 0.0), torch.where(counted, inputs, 0.0)
         total = torch.bmm(outputs.mT, inputs).flatten(1)
         return torch.cat([total, outputs.sum(dim=1)], dim=1) if self.bias else total
 
@@ -105,16 +106,16 @@ class Rows(LayerGradient):
         """Row by row."""
         return self.rows.abs().amax(dim=2) if self.statistics is None else self.statistics[..., 2]
 
-    def weighted_sum(self, weights: Float[Tensor, "M R"]) -> Float[Tensor, "M P"]:
+    def weighted_sum(self, weights: Float[Tensor, "M R"], *, finite: bool) -> Float[Tensor, "M P"]:
         """One read of the rows."""
         if launch.usable(self.rows):
             return self._unpacked(launch.weighted_rows(weights, self.rows))
-        counted = torch.where(weights[..., None] != 0, self.rows, 0.0)
-        return self._unpacked(torch.bmm(weights[:, None], counted)[:, 0])
+        rows = self.rows if finite else torch.where(weights[..., None] != 0, self.rows, 0.0)
+        return self._unpacked(torch.bmm(weights[:, None], rows)[:, 0])
 
     def dense(self) -> Float[Tensor, "M R P"]:
         """The rows themselves, in the order of the parameters."""
-        return self._unpacked(self.rows)
+        return self._unpacked(self.rows.float())
 
     def _unpacked(self, packed: Float[Tensor, "*R P"]) -> Float[Tensor, "*R P"]:
         if self.packing is None:

@@ -62,9 +62,9 @@ class Tape:
         return torch.bfloat16 if self.precision == "bf16" else torch.float32
 
     @property
-    def products(self) -> Literal["ieee", "tf32"]:
-        """How kernels multiply float32 numbers."""
-        return "ieee" if self.precision == "fp32" else "tf32"
+    def products(self) -> Literal["tf32x3", "tf32"]:
+        """How kernels multiply float32 numbers: by three TF32 products, or by one."""
+        return "tf32x3" if self.precision == "fp32" else "tf32"
 
 
 class FleetLayer(nn.Module, ABC):

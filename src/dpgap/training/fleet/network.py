@@ -57,13 +57,16 @@ class Network(ABC):
         **Guarantees**: row r of model m is a function of that row and of that model.
         """
 
-    def named(self, weights: Float[Tensor, "M P"]) -> dict[str, Float[Tensor, "M ..."]]:
-        """Views of the weights by name and shape."""
-        parts = weights.split([value.numel() for value in self.parameters.values()], dim=1)
-        return {
-            name: part.unflatten(1, value.shape)
-            for (name, value), part in zip(self.parameters.items(), parts, strict=True)
-        }
+
+def named_weights(
+    weights: Float[Tensor, "M P"], parameters: Mapping[str, Tensor]
+) -> dict[str, Float[Tensor, "M ..."]]:
+    """Views of the weights by the names and shapes of ``parameters``."""
+    parts = weights.split([value.numel() for value in parameters.values()], dim=1)
+    return {
+        name: part.unflatten(1, value.shape) if value.ndim else part[:, 0]
+        for (name, value), part in zip(parameters.items(), parts, strict=True)
+    }
 
 
 @final
@@ -86,7 +89,7 @@ class NativeNetwork(Network):
 
     def prepare(self, weights: Float[Tensor, "M P"]) -> None:
         """Take these weights from now on."""
-        named = self.named(weights)
+        named = named_weights(weights, self.parameters)
         self._tape.models = len(weights)
         self._tape.prepared = {layer.name: layer.prepare(named) for layer in self._layers}
 
@@ -104,18 +107,18 @@ class NativeNetwork(Network):
         tape.taps = []
         with torch.enable_grad(), arithmetic(self.precision):
             logits = self._module(x.flatten(0, 2).to(tape.dtype)).float()
-            labels = y[..., None].expand(-1, -1, tape.copies).flatten()
-            each = functional.cross_entropy(logits, labels, reduction="none")
-            losses = each.view(models, tape.rows, tape.copies).mean(dim=2)
             taps, tape.taps = tape.taps, []
-            outputs = torch.autograd.grad(losses.sum(), [tap.output for tap in taps])
+            labels = y[..., None].expand(-1, -1, tape.copies).flatten()
+            each, slopes = cross_entropy(logits.detach(), labels)
+            losses = each.view(models, tape.rows, tape.copies).mean(dim=2)
+            outputs = torch.autograd.grad(logits, [tap.output for tap in taps], slopes / tape.copies)
             found = {
                 tap.layer.name: tap.layer.gradient(tap.kept, output, tape.prepared[tap.layer.name])
                 for tap, output in zip(taps, outputs, strict=True)
             }
         return Look(
             logits=logits.detach().view(*x.shape[:3], -1).mean(dim=2),
-            losses=losses.detach(),
+            losses=losses,
             gradients=[found[layer.name] for layer in self._layers],
         )
 
@@ -142,6 +145,27 @@ class NativeNetwork(Network):
             elif module.get_submodule(child) is each:
                 module.add_module(child, self._replaced(each, path))
         return module
+
+
+def cross_entropy(
+    logits: Float[Tensor, "N C"], labels: Int[Tensor, " N"]
+) -> tuple[Float[Tensor, " N"], Float[Tensor, "N C"]]:
+    """The cross-entropy of each row and its gradient, ``softmax - one-hot``.
+
+    Computed with rows side by side: PyTorch's own goes along short rows, and takes three times as long.
+
+    >>> loss, slope = cross_entropy(torch.zeros(1, 2), torch.tensor([1]))
+    >>> round(loss.item(), 4), slope.tolist()
+    (0.6931, [[0.5, -0.5]])
+    """
+    by_class, index = logits.t().contiguous(), labels[None]
+    largest = by_class.amax(dim=0)
+    powers = (by_class - largest).exp_()
+    total = powers.sum(dim=0)
+    losses = total.log() + largest - by_class.gather(0, index)[0]
+    slopes = powers.div_(total)
+    slopes.scatter_add_(0, index, -torch.ones_like(largest)[None])
+    return losses, slopes.t()
 
 
 def _activation(layers: list[nn.Module]) -> int:
@@ -184,7 +208,7 @@ class VmappedNetwork(Network):
 
     def prepare(self, weights: Float[Tensor, "M P"]) -> None:
         """Take these weights from now on."""
-        named = self.named(weights)
+        named = named_weights(weights, self.parameters)
         self._of_models = [
             {name: value[m].clone() for name, value in named.items()} for m in range(len(weights))
         ]

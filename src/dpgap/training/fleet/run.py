@@ -10,6 +10,7 @@ from torch import Tensor
 
 from dpgap.training.fleet.batches import width_for
 from dpgap.training.fleet.device import captured
+from dpgap.training.fleet.network import named_weights
 from dpgap.training.fleet.randomness import Randomness
 from dpgap.training.fleet.step import Fleet, FleetState, apply_filter, begin, learn
 from dpgap.training.step import Task
@@ -58,7 +59,7 @@ class Tile:
             self._take_all(steps, randomness, tallies)
             apply_filter(self._fleet, state, steps[-1])
             if observer:
-                observer(steps[-1], self._fleet.network.named(state.weights.clone()))
+                observer(steps[-1], named_weights(state.weights.clone(), task.parameters))
         return Finished(
             weights=state.weights.to("cpu", copy=True),
             removed_at=state.removed_at.to("cpu", copy=True),

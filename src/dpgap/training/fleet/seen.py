@@ -72,13 +72,17 @@ class Seen:
     def total(self) -> Float[Tensor, "M P"]:
         """The sum of the rows, each times its factor."""
         if self.given is None:
-            return torch.cat([layer.weighted_sum(self.factors) for layer in self.look.gradients], dim=1)
+            return self._summed(self.factors)
         own = torch.where(self._is_given, 0.0, self.factors)
         theirs = (self.factors - own).double()
         counts = theirs.new_zeros(len(own), len(self.given.gradients)).scatter_add_(1, self._which, theirs)
         finite = torch.where(self.given.norm(2).isfinite()[:, None], self.given.gradients, 0.0)
-        total = torch.cat([layer.weighted_sum(own) for layer in self.look.gradients], dim=1)
-        return total + (counts @ finite.double()).float()
+        return self._summed(own) + (counts @ finite.double()).float()
+
+    def _summed(self, factors: Float[Tensor, "M R"]) -> Float[Tensor, "M P"]:
+        # On a GPU the answer would have to be waited for.
+        finite = not factors.is_cuda and self.clip_norm is not None and bool(self.length.isfinite().all())
+        return torch.cat([layer.weighted_sum(factors, finite=finite) for layer in self.look.gradients], dim=1)
 
     def dense(self) -> Float[Tensor, "M R P"]:
         """All gradients, formed: a row of P numbers each."""

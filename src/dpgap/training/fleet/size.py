@@ -15,6 +15,8 @@ _CPU_ROWS, _CPU_MODELS = 64, 32
 _CUDA_ROWS, _CUDA_MODELS = 64, 8
 _SHARE = 0.5
 """Of a GPU's memory: what a look may take; the rest is for what stays, libraries and fragments."""
+_ENOUGH = 12 * 2**30
+"""Bytes of rows that keep a GPU busy: more at once would only take more."""
 _DEVIATIONS = 6.0
 _ALIVE = 4
 """Copies of every activation that live at once: the value, its gradient, and what layers keep of both."""
@@ -49,9 +51,9 @@ def kept_bytes(task: Task, models: int) -> int:
     return models * (8 * 4 * parameters + len(task.records) * a_record) + task.records.x.nbytes
 
 
-def cpu_size(models: int) -> Size:
-    """Small tiles, which stay in the cache; there is always room for another pass."""
-    tiles = max(1, math.ceil(models / _CPU_MODELS))
+def cpu_size(models: int, threads: int) -> Size:
+    """Small tiles, which stay in the cache, one a thread or more; there is always room for another pass."""
+    tiles = max(threads, math.ceil(models / _CPU_MODELS))
     return Size(models=max(1, math.ceil(models / tiles)), rows=_CPU_ROWS, width=_CPU_ROWS)
 
 
@@ -59,8 +61,8 @@ def cuda_size(task: Task, total_bytes: int) -> Size:
     """As many models as fit, up to eight; fewer rows at once where not even one model does."""
     expected = task.mechanism.expected_batch
     width = width_for(math.ceil(expected + _DEVIATIONS * math.sqrt(expected)), _CUDA_ROWS)
-    budget = _SHARE * total_bytes
-    most_rows = int(budget // row_bytes(task)) // _CUDA_ROWS * _CUDA_ROWS
+    budget = min(_SHARE * total_bytes, _ENOUGH)
+    most_rows = int(_SHARE * total_bytes // row_bytes(task)) // _CUDA_ROWS * _CUDA_ROWS
     if most_rows == 0:
         raise InvalidInput(
             f"The model needs {row_bytes(task) / 2**20:.0f} MiB for each record that is looked at, and this GPU "

@@ -6,7 +6,6 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
-from dpgap.training.dpsgd import updated
 from dpgap.training.fleet.batches import drawn_rows, passes
 from dpgap.training.fleet.network import Network
 from dpgap.training.fleet.seen import Given, Seen, scored
@@ -100,8 +99,8 @@ def learn(
         seen = _look(fleet, state, table, keys)
         total += seen.total()
         _keep(fleet, state, seen)
-    denominator, rate = fleet.task.mechanism.expected_batch, fleet.task.options.learning_rate
-    state.weights.copy_(updated(state.weights, total, noise, expected_batch=denominator, learning_rate=rate))
+    mean = total.add_(noise).div_(fleet.task.mechanism.expected_batch)
+    state.weights.sub_(mean, alpha=fleet.task.options.learning_rate)
 
 
 def apply_filter(fleet: Fleet, state: FleetState, step: int) -> None:

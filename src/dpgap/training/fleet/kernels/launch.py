@@ -13,6 +13,7 @@ from torch import Tensor
 
 _LOG = logging.getLogger("dpgap")
 _FEW_CHANNELS = 16
+_SHARED_TAPS = 4096
 Pair = tuple[int, int]
 
 
@@ -67,6 +68,7 @@ def conv_pool_tanh(x: Tensor, weight: Tensor, bias: Tensor, precision: str) -> t
         BLOCK_K=min(_power(size), 64),
         BLOCK_O=_power(outs),
         PRECISION=precision,
+        num_warps=2,
     )
     return out, argmax
 
@@ -98,6 +100,7 @@ def tanh_of_conv(x: Tensor, weight: Tensor, bias: Tensor, padding: Pair, precisi
         BLOCK_K=_power(size),
         BLOCK_O=_power(outs),
         PRECISION=precision,
+        num_warps=2,
     )
     return out
 
@@ -184,6 +187,7 @@ def input_gradient(gradient: Tensor, weight: Tensor, height: int, width: int, pr
         BLOCK_C=_power(outs),
         BLOCK_O=_power(channels),
         PRECISION=precision,
+        num_warps=2,
     )
     return out
 
@@ -192,9 +196,9 @@ def pooled_rows(
     x: Tensor, gradient: Tensor, value: Tensor, argmax: Tensor, size: Pair, precision: str
 ) -> tuple[Tensor, Tensor]:
     """Packed gradients of a convolution under pool and tanh, ``[N, P]``, and their statistics ``[N, 3]``."""
-    outs, length = value.shape[3], size[0] * size[1] * x.shape[3]
+    outs, length, windows = value.shape[3], size[0] * size[1] * x.shape[3], value.shape[1] * value.shape[2]
     block_o, block_k, parts = _tiles(outs, length)
-    rows, statistics = _empty(x, parts, outs * length + outs)
+    rows, statistics = _empty(x, parts + 1, outs * length + outs)
     _kernels().rows.gradient_of_pooled[len(x), parts](
         x,
         gradient,
@@ -209,10 +213,13 @@ def pooled_rows(
         O=outs,
         KW=size[1],
         C=x.shape[3],
-        BLOCK_L=64,
+        SLOTS=parts + 1,
+        WAYS=1 if windows <= 16 else 4,
+        BLOCK_L=64 if windows <= 16 else 32,
         BLOCK_K=block_k,
         BLOCK_O=block_o,
         PRECISION=precision,
+        num_warps=1 if block_o * block_k <= 1024 else 2,
     )
     return rows, _together(statistics)
 
@@ -221,15 +228,15 @@ def conv_rows(
     x: Tensor, gradient: Tensor, size: Pair, stride: Pair, padding: Pair, *, bias: bool, precision: str
 ) -> tuple[Tensor, Tensor]:
     """Packed gradients of a convolution, ``[N, P]``, and their statistics ``[N, 3]``."""
-    outs, channels = gradient.shape[3], x.shape[3]
-    length, total = size[0] * size[1] * channels, size[0] * size[1] * channels * outs + outs * bias
+    (_, height, width, channels), outs = x.shape, gradient.shape[3]
+    length = size[0] * size[1] * channels
     shape = {
-        "H": x.shape[1],
-        "W": x.shape[2],
+        "H": height,
+        "W": width,
         "OH": gradient.shape[1],
         "OW": gradient.shape[2],
         "O": outs,
-        "P": total,
+        "P": length * outs + outs * bias,
         "PAD_Y": padding[0],
         "PAD_X": padding[1],
         "STEP_Y": stride[0],
@@ -237,37 +244,23 @@ def conv_rows(
         "KW": size[1],
         "C": channels,
         "PRECISION": precision,
+        "BLOCK_L": 64,
     }
     if channels < _FEW_CHANNELS:
         block_o, block_k, parts = _tiles(outs, length)
-        rows, statistics = _empty(x, parts, total)
-        _kernels().rows.gradient_of_conv[len(x), parts](
-            x,
-            gradient,
-            rows,
-            statistics,
-            *x.stride()[:3],
-            K=length,
-            BLOCK_L=64,
-            BLOCK_K=block_k,
-            BLOCK_O=block_o,
-            **shape,
-        )
+        rows, statistics = _empty(x, parts + bias, shape["P"])
+        blocks = {"K": length, "BLOCK_K": block_k, "BLOCK_O": block_o, "num_warps": 1}
+        kernel = _kernels().rows.gradient_of_conv
     else:
-        rows, statistics = _empty(x, size[0] * size[1], total)
-        _kernels().rows.gradient_of_taps[len(x), size[0] * size[1]](
-            x,
-            gradient,
-            rows,
-            statistics,
-            *x.stride()[:3],
-            KH=size[0],
-            BLOCK_L=64,
-            BLOCK_C=_power(channels),
-            BLOCK_O=_power(outs),
-            num_warps=_warps(outs * channels),
-            **shape,
-        )
+        block_o, block_c = _power(outs), _power(channels)
+        taps = 3 if size[1] == 3 and block_o * block_c <= _SHARED_TAPS else 1
+        parts = size[0] * size[1] // taps
+        rows, statistics = _empty(x, size[0] * size[1] + bias, shape["P"])
+        warps = max(1, min(8, block_o * block_c * taps // 2048))
+        blocks = {"KH": size[0], "TAPS": taps, "BLOCK_C": block_c, "BLOCK_O": block_o, "num_warps": warps}
+        kernel = _kernels().rows.gradient_of_taps
+    slots = statistics.shape[1]
+    kernel[len(x), parts](x, gradient, rows, statistics, *x.stride()[:3], SLOTS=slots, **shape, **blocks)
     return rows, _together(statistics)
 
 
@@ -283,8 +276,9 @@ def weighted_rows(weights: Tensor, rows: Tensor) -> Tensor:
     return parts.sum(dim=1)
 
 
-def _empty(x: Tensor, parts: int, total: int) -> tuple[Tensor, Tensor]:
-    return torch.empty(len(x), total, device=x.device), torch.empty(len(x), parts, 3, device=x.device)
+def _empty(x: Tensor, slots: int, total: int) -> tuple[Tensor, Tensor]:
+    """Room for rows, as precise as ``x``, and for their statistics."""
+    return x.new_empty(len(x), total), torch.empty(len(x), slots, 3, device=x.device)
 
 
 def _tiles(outs: int, length: int) -> tuple[int, int, int]:
@@ -294,14 +288,8 @@ def _tiles(outs: int, length: int) -> tuple[int, int, int]:
     return block_o, block_k, _blocks(length, block_k)
 
 
-def _warps(accumulated: int) -> int:
-    return 2 if accumulated <= 2048 else 4 if accumulated <= 8192 else 8
-
-
 def _together(statistics: Tensor) -> Tensor:
-    """Statistics of whole rows from those of their tiles."""
-    if statistics.shape[1] == 1:
-        return statistics[:, 0]
+    """Statistics of whole rows from those of their parts."""
     return torch.cat([statistics[..., :2].sum(dim=1), statistics[..., 2].amax(dim=1, keepdim=True)], dim=1)
 
 

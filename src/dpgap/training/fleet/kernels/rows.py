@@ -26,6 +26,8 @@ def gradient_of_pooled(
     O: tl.constexpr,
     KW: tl.constexpr,
     C: tl.constexpr,
+    SLOTS: tl.constexpr,
+    WAYS: tl.constexpr,
     BLOCK_L: tl.constexpr,
     BLOCK_K: tl.constexpr,
     BLOCK_O: tl.constexpr,
@@ -33,7 +35,8 @@ def gradient_of_pooled(
 ):
     """One record's gradient of a convolution under pool and tanh, packed, then the bias's; with statistics.
 
-    Of the four places of a window one has the gradient; all four are multiplied, most by 0.
+    Of the four places of a window one has the gradient; all four are multiplied, most by 0. ``WAYS`` of 4 takes
+    them one after the other, 1 side by side, which suits few windows.
     """
     row, part = tl.program_id(0).to(tl.int64), tl.program_id(1)
     k = part * BLOCK_K + tl.arange(0, BLOCK_K)
@@ -42,23 +45,27 @@ def gradient_of_pooled(
     o = tl.arange(0, BLOCK_O)
     acc = tl.zeros((BLOCK_O, BLOCK_K), tl.float32)
     sums = tl.zeros((BLOCK_O,), tl.float32)
-    for start in range(0, 4 * PH * PW, BLOCK_L):
-        place = (start + tl.arange(0, BLOCK_L)) // 4
-        j = (start + tl.arange(0, BLOCK_L)) % 4
+    for start in range(0, PH * PW * 4 // WAYS, BLOCK_L):
+        i = start + tl.arange(0, BLOCK_L)
+        place = i * WAYS // 4
         there = place < PH * PW
-        y, z = 2 * (place // PW) + j // 2, 2 * (place % PW) + j % 2
         pooled = (row * PH * PW + place)[:, None] * O + o[None, :]
         inside = there[:, None] & (o < O)[None, :]
         v = tl.load(value + pooled, mask=inside, other=0.0).to(tl.float32)
-        g = tl.load(gradient + pooled, mask=inside, other=0.0).to(tl.float32)
+        g = tl.load(gradient + pooled, mask=inside, other=0.0).to(tl.float32) * (1.0 - v * v)
         which = tl.load(argmax + pooled, mask=inside, other=-1)
-        chosen = tl.where(which == j[:, None], g * (1.0 - v * v), 0.0)
-        sums += tl.sum(chosen, axis=0)
-        at = x + (row * stride_row + y * stride_y + z * stride_x)[:, None] + offset[None, :]
-        patches = tl.load(at, mask=there[:, None] & (k < K)[None, :], other=0.0)
-        acc = dot(tl.trans(chosen.to(patches.dtype)), patches, acc, PRECISION)
+        base = row * stride_row + 2 * (place // PW) * stride_y + 2 * (place % PW) * stride_x
+        for way in tl.static_range(WAYS):
+            j = way + i % (4 // WAYS)
+            chosen = tl.where(which == j[:, None], g, 0.0)
+            sums += tl.sum(chosen, axis=0)
+            at = x + (base + (j // 2) * stride_y + (j % 2) * stride_x)[:, None] + offset[None, :]
+            patches = tl.load(at, mask=there[:, None] & (k < K)[None, :], other=0.0)
+            acc = dot(tl.trans(chosen.to(patches.dtype)), patches, acc, PRECISION)
     at = o[:, None] * K + k[None, :]
-    _finish(acc, sums, rows, statistics, row, part, at, (o < O)[:, None] & (k < K)[None, :], o, K, O, O * K + O)
+    _store(acc, rows, statistics, row, part, SLOTS, at, (o < O)[:, None] & (k < K)[None, :], O * K + O)
+    if part == 0:
+        _store(sums, rows, statistics, row, SLOTS - 1, SLOTS, O * K + o, o < O, O * K + O)
 
 
 @triton.jit
@@ -83,6 +90,7 @@ def gradient_of_conv(
     STEP_X: tl.constexpr,
     KW: tl.constexpr,
     C: tl.constexpr,
+    SLOTS: tl.constexpr,
     BLOCK_L: tl.constexpr,
     BLOCK_K: tl.constexpr,
     BLOCK_O: tl.constexpr,
@@ -108,7 +116,9 @@ def gradient_of_conv(
         sums += tl.sum(g.to(tl.float32), axis=0)
         acc = dot(tl.trans(g).to(patches.dtype), patches, acc, PRECISION)
     at = o[:, None] * K + k[None, :]
-    _finish(acc, sums, rows, statistics, row, part, at, (o < O)[:, None] & (k < K)[None, :], o, K, O, P)
+    _store(acc, rows, statistics, row, part, SLOTS, at, (o < O)[:, None] & (k < K)[None, :], P)
+    if (part == 0) & (P > O * K):
+        _store(sums, rows, statistics, row, SLOTS - 1, SLOTS, O * K + o, o < O, P)
 
 
 @triton.jit
@@ -133,54 +143,66 @@ def gradient_of_taps(
     KH: tl.constexpr,
     KW: tl.constexpr,
     C: tl.constexpr,
+    SLOTS: tl.constexpr,
+    TAPS: tl.constexpr,
     BLOCK_L: tl.constexpr,
     BLOCK_C: tl.constexpr,
     BLOCK_O: tl.constexpr,
     PRECISION: tl.constexpr,
 ):
-    """The same as `gradient_of_conv` with a program for each place of the window: for 16 channels or more."""
+    """The same as `gradient_of_conv` by places of the window, for 16 channels or more.
+
+    A program has ``TAPS`` places beside each other, 1 or 3, so that three share what they read.
+    """
     row, part = tl.program_id(0).to(tl.int64), tl.program_id(1)
-    dy, dx = part // KW, part % KW
+    dy, dx = part * TAPS // KW, part * TAPS % KW
     c, o = tl.arange(0, BLOCK_C), tl.arange(0, BLOCK_O)
-    acc = tl.zeros((BLOCK_O, BLOCK_C), tl.float32)
+    first = tl.zeros((BLOCK_O, BLOCK_C), tl.float32)
+    second = tl.zeros((BLOCK_O, BLOCK_C), tl.float32)
+    third = tl.zeros((BLOCK_O, BLOCK_C), tl.float32)
     sums = tl.zeros((BLOCK_O,), tl.float32)
     for start in range(0, OH * OW, BLOCK_L):
         place = start + tl.arange(0, BLOCK_L)
         y, z = place // OW * STEP_Y - PAD_Y + dy, place % OW * STEP_X - PAD_X + dx
-        there = (y >= 0) & (y < H) & (z >= 0) & (z < W) & (place < OH * OW)
+        there = (y >= 0) & (y < H) & (place < OH * OW)
         at = x + (row * stride_row + y * stride_y + z * stride_x)[:, None] + c[None, :]
-        patches = tl.load(at, mask=there[:, None] & (c < C)[None, :], other=0.0)
         to = (row * OH * OW + place)[:, None] * O + o[None, :]
         g = tl.load(gradient + to, mask=(place < OH * OW)[:, None] & (o < O)[None, :], other=0.0)
         if part == 0:
             sums += tl.sum(g.to(tl.float32), axis=0)
-        acc = dot(tl.trans(g).to(patches.dtype), patches, acc, PRECISION)
-    at = (o[:, None] * KH * KW + part) * C + c[None, :]
+        g = tl.trans(g)
+        mask = (there & (z >= 0) & (z < W))[:, None] & (c < C)[None, :]
+        first = dot(g, tl.load(at, mask=mask, other=0.0), first, PRECISION)
+        if TAPS == 3:
+            mask = (there & (z >= -1) & (z < W - 1))[:, None] & (c < C)[None, :]
+            second = dot(g, tl.load(at + stride_x, mask=mask, other=0.0), second, PRECISION)
+            mask = (there & (z >= -2) & (z < W - 2))[:, None] & (c < C)[None, :]
+            third = dot(g, tl.load(at + 2 * stride_x, mask=mask, other=0.0), third, PRECISION)
+    at = (o[:, None] * KH * KW + part * TAPS) * C + c[None, :]
     inside = (o < O)[:, None] & (c < C)[None, :]
-    _finish(acc, sums, rows, statistics, row, part, at, inside, o, KH * KW * C, O, P)
+    _store(first, rows, statistics, row, part * TAPS, SLOTS, at, inside, P)
+    if TAPS == 3:
+        _store(second, rows, statistics, row, part * TAPS + 1, SLOTS, at + C, inside, P)
+        _store(third, rows, statistics, row, part * TAPS + 2, SLOTS, at + 2 * C, inside, P)
+    if (part == 0) & (P > O * KH * KW * C):
+        _store(sums, rows, statistics, row, SLOTS - 1, SLOTS, O * KH * KW * C + o, o < O, P)
 
 
 @triton.jit
-def _finish(
-    acc, sums, rows, statistics, row, part, at, inside, o, K: tl.constexpr, O: tl.constexpr, P: tl.constexpr
-):
-    """Write a tile of one record's gradient, and its statistics; the first tile has the bias's too.
+def _store(tile, rows, statistics, row, slot, slots: tl.constexpr, at, inside, P: tl.constexpr):
+    """Write a part of one record's gradient, and its statistics to a slot of their own.
 
-    The statistics are sum of squares, sum of absolute values, and maximum.
+    They are sum of squares, sum of absolute values and maximum of what is written, rounded as it is.
     """
-    tl.store(rows + row * P + at, acc, mask=inside)
-    squares, absolute, largest = tl.sum(acc * acc), tl.sum(tl.abs(acc)), tl.max(tl.abs(acc))
-    if P > O * K:
-        if part == 0:
-            tl.store(rows + row * P + O * K + o, sums, mask=o < O)
-            squares += tl.sum(sums * sums)
-            absolute += tl.sum(tl.abs(sums))
-            largest = tl.maximum(largest, tl.max(tl.abs(sums)))
-    largest = tl.where(squares - squares == 0.0, largest, squares)  # a maximum overlooks what is not a number
-    to = statistics + (row * tl.num_programs(1) + part) * 3
+    tile = tile.to(rows.dtype.element_ty)
+    tl.store(rows + row * P + at, tile, mask=inside)
+    written = tl.where(inside, tile.to(tl.float32), 0.0)
+    squares, largest = tl.sum(written * written), tl.max(tl.abs(written))
+    to = statistics + (row * slots + slot) * 3
     tl.store(to, squares)
-    tl.store(to + 1, absolute)
-    tl.store(to + 2, largest)
+    tl.store(to + 1, tl.sum(tl.abs(written)))
+    # A maximum overlooks what is not a number; a sum does not.
+    tl.store(to + 2, tl.where(squares - squares == 0.0, largest, squares))
 
 
 @triton.jit
@@ -204,5 +226,5 @@ def weighted_rows(
         w = tl.load(weights + m * R + r, mask=(r < R) & (i < SHARE), other=0.0)
         counted = tl.where(w != 0, P, 0)
         tile = tl.load(rows + (m * R + r)[:, None] * P + p[None, :], mask=p[None, :] < counted[:, None], other=0.0)
-        acc += tl.sum(w[:, None] * tile, axis=0)
+        acc += tl.sum(w[:, None] * tile.to(tl.float32), axis=0)
     tl.store(parts + (m * tl.num_programs(1) + share) * P + p, acc, mask=p < P)
