@@ -17,8 +17,8 @@ def drawn_rows(drawn: Bool[Tensor, "M N"], width: int) -> Int[Tensor, "M W"]:
     [[0, 2], [1, 3]]
     """
     models, n = drawn.shape
-    place = drawn.cumsum(dim=1) - 1
-    place = torch.where(drawn & (place < width), place, width)
+    place = drawn.cumsum(dim=1, dtype=torch.int32) - 1
+    place = torch.where(drawn & (place < width), place, width).long()
     table = torch.full((models, width + 1), n, device=drawn.device)
     everyone = torch.arange(n, device=drawn.device).expand(models, -1)
     return table.scatter_(1, place, torch.where(place < width, everyone, n))[:, :width]

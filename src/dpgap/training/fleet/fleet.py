@@ -16,11 +16,11 @@ from dpgap.privacy.mechanism import Mechanism
 from dpgap.training.execution import Execution
 from dpgap.training.filter import Filter
 from dpgap.training.fleet.device import chosen_device
-from dpgap.training.fleet.network import build_network, named_weights
+from dpgap.training.fleet.network import Network, build_network, named_weights
 from dpgap.training.fleet.randomness import DeviceRandomness, HostRandomness
 from dpgap.training.fleet.run import Finished, FleetObserver, Tile
 from dpgap.training.fleet.seen import Given
-from dpgap.training.fleet.size import Size, cpu_size, cuda_size
+from dpgap.training.fleet.size import Size, cpu_size, cuda_size, measured_row_bytes
 from dpgap.training.fleet.step import Fleet
 from dpgap.training.options import PlainSGD, TrainingOptions
 from dpgap.training.per_sample import flatten
@@ -166,22 +166,25 @@ def _joined(task: Task, tiles: list[Finished], models: int) -> FleetResult:
 def _fleet(task: Task, size: Size, device: torch.device) -> Fleet:
     records = task.records
     nobody = records.x.new_zeros(1, *records.x.shape[1:])
-    parameters = {name: value.to(device) for name, value in task.parameters.items()}
     given = None
     if task.gradients is not None:
         given = Given(gradients=task.gradients.to(device), first=len(records) - len(task.gradients))
-    network = build_network(
-        copy.deepcopy(task.model).to(device), parameters, nobody[0].to(device), records.num_classes, task.options.precision
-    )
     return Fleet(
         task=task,
-        network=network,
+        network=_network(task, device),
         x=torch.cat([records.x, nobody]).to(device),
         labels=torch.cat([records.y, records.y.new_zeros(1)]).to(device),
-        start=flatten(parameters),
+        start=flatten(task.parameters).to(device),
         given=given,
         rows=size.rows,
     )
+
+
+def _network(task: Task, device: torch.device) -> Network:
+    parameters = {name: value.to(device) for name, value in task.parameters.items()}
+    row = task.records.x.new_zeros(task.records.x.shape[1:]).to(device)
+    model = copy.deepcopy(task.model).to(device)
+    return build_network(model, parameters, row, task.records.num_classes, task.options.precision)
 
 
 def _membership(membership: Tensor | None, models: int, n: int) -> Bool[Tensor, "M N"]:
@@ -198,5 +201,13 @@ def _membership(membership: Tensor | None, models: int, n: int) -> Bool[Tensor, 
 
 def _size(task: Task, device: torch.device, models: int, threads: int) -> Size:
     if device.type == "cpu":
-        return cpu_size(models, threads)
-    return cuda_size(task, torch.cuda.get_device_properties(device).total_memory)
+        if task.options.precision != "fp32":
+            raise InvalidInput(
+                f"precision must be 'fp32' on a CPU, got {task.options.precision!r}, which a GPU's matrix units "
+                "compute in. Write 'fp32', or device='cuda'."
+            )
+        return cpu_size(task, models, threads)
+    row = task.records.x.new_zeros(task.records.x.shape[1:]).to(device)
+    start = flatten(task.parameters).to(device)
+    taken = measured_row_bytes(_network(task, device), start, row, task.options.copies)
+    return cuda_size(task, taken, torch.cuda.get_device_properties(device).total_memory)

@@ -12,6 +12,7 @@ from dpgap._seeds import stream
 from dpgap.data.augmentation import augmentation_key
 from dpgap.privacy.mechanism import BallsInBins, Poisson, Sampling, Shuffled
 from dpgap.training.dpsgd import gaussian_noise
+from dpgap.training.fleet.kernels import launch
 from dpgap.training.sampling import draw
 from dpgap.training.step import Task
 
@@ -31,38 +32,53 @@ class Randomness(ABC):
         keys: Int[Tensor, " M"],
     ) -> None:
         """Fill all three with what step ``step`` draws; ``keys`` are those of augmentation."""
-        for m, seed in enumerate(self._seeds):
-            self._fill(step, seed, coins[m], noise[m])
+        self._draw(step, coins, noise)
         if self._task.options.augmentation:
             keys.copy_(torch.tensor([augmentation_key(seed, step) for seed in self._seeds]))
 
     @abstractmethod
-    def _fill(self, step: int, seed: int, coins: Bool[Tensor, " N"], noise: Float[Tensor, " P"]) -> None:
-        """Coins and noise of one model."""
+    def _draw(self, step: int, coins: Bool[Tensor, "M N"], noise: Float[Tensor, "M P"]) -> None:
+        """Coins and noise."""
 
 
 @final
 class HostRandomness(Randomness):
     """The very coins and noise of the single trainer, whatever the device."""
 
-    def _fill(self, step: int, seed: int, coins: Bool[Tensor, " N"], noise: Float[Tensor, " P"]) -> None:
-        coins.copy_(draw(self._task.mechanism.sampling, len(coins), step, seed))
-        noise.copy_(gaussian_noise(len(noise), self._task.noise_scale, step, seed))
+    def _draw(self, step: int, coins: Bool[Tensor, "M N"], noise: Float[Tensor, "M P"]) -> None:
+        for m, seed in enumerate(self._seeds):
+            coins[m] = draw(self._task.mechanism.sampling, coins.shape[1], step, seed)
+            noise[m] = gaussian_noise(noise.shape[1], self._task.noise_scale, step, seed)
 
 
 @final
 class DeviceRandomness(Randomness):
-    """The same laws from a GPU's own generators, so that nothing is copied there."""
+    """The same laws from a GPU's own numbers, so that nothing is copied there.
+
+    Poisson coins and noise come from counters, all models at once; permutations and bins, drawn once a round,
+    from PyTorch's generator, and so does everything where Triton is missing.
+    """
 
     def __init__(self, task: Task, seeds: Sequence[int], device: torch.device) -> None:
         super().__init__(task, seeds)
+        words = [int(stream(seed, "device").integers(-(2**63), 2**63)) for seed in seeds]
+        self._models = torch.tensor(words, device=device)
         self._generator = torch.Generator(device)
 
-    def _fill(self, step: int, seed: int, coins: Bool[Tensor, " N"], noise: Float[Tensor, " P"]) -> None:
-        self._drawn(self._task.mechanism.sampling, step, seed, coins)
-        noise.normal_(generator=self._keyed(seed, "noise", step)).mul_(self._task.noise_scale)
+    def _draw(self, step: int, coins: Bool[Tensor, "M N"], noise: Float[Tensor, "M P"]) -> None:
+        sampling = self._task.mechanism.sampling
+        at_once = launch.usable(noise)
+        if at_once:
+            launch.fill_noise(noise, self._models, step, self._task.noise_scale)
+        if at_once and isinstance(sampling, Poisson):
+            launch.fill_coins(coins, self._models, step, sampling.rate)
+        for m, seed in enumerate(self._seeds):
+            if not at_once:
+                noise[m].normal_(generator=self._keyed(seed, "noise", step)).mul_(self._task.noise_scale)
+            if not (at_once and isinstance(sampling, Poisson)):
+                self._draw_coins(sampling, step, seed, coins[m])
 
-    def _drawn(self, sampling: Sampling, step: int, seed: int, coins: Bool[Tensor, " N"]) -> None:
+    def _draw_coins(self, sampling: Sampling, step: int, seed: int, coins: Bool[Tensor, " N"]) -> None:
         n, device = len(coins), coins.device
         match sampling:
             case Poisson(rate=rate):

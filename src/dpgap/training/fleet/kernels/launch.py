@@ -5,6 +5,7 @@ H200; they are functions of a layer's shape alone, so that the order of every su
 """
 
 import logging
+import math
 from functools import cache
 from typing import Any
 
@@ -26,11 +27,11 @@ def usable(x: Tensor) -> bool:
 def _kernels() -> Any:
     try:
         from dpgap.training.fleet import kernels
-        from dpgap.training.fleet.kernels import forward, rows
+        from dpgap.training.fleet.kernels import draws, forward, rows
     except ImportError:
         _LOG.warning("Triton is not installed, so the fleet runs without its kernels, which is slower.")
         return None
-    return kernels if forward and rows else None
+    return kernels if draws and forward and rows else None
 
 
 def channels_last(x: Tensor) -> Tensor:
@@ -196,9 +197,9 @@ def pooled_rows(
     x: Tensor, gradient: Tensor, value: Tensor, argmax: Tensor, size: Pair, precision: str
 ) -> tuple[Tensor, Tensor]:
     """Packed gradients of a convolution under pool and tanh, ``[N, P]``, and their statistics ``[N, 3]``."""
-    outs, length, windows = value.shape[3], size[0] * size[1] * x.shape[3], value.shape[1] * value.shape[2]
+    outs, length = value.shape[3], size[0] * size[1] * x.shape[3]
     block_o, block_k, parts = _tiles(outs, length)
-    rows, statistics = _empty(x, parts + 1, outs * length + outs)
+    rows, statistics = _empty(x, parts + 1, outs, length, bias=True)
     _kernels().rows.gradient_of_pooled[len(x), parts](
         x,
         gradient,
@@ -214,12 +215,12 @@ def pooled_rows(
         KW=size[1],
         C=x.shape[3],
         SLOTS=parts + 1,
-        WAYS=1 if windows <= 16 else 4,
-        BLOCK_L=64 if windows <= 16 else 32,
+        BLOCK_L=64,
         BLOCK_K=block_k,
         BLOCK_O=block_o,
         PRECISION=precision,
         num_warps=1 if block_o * block_k <= 1024 else 2,
+        num_stages=1,
     )
     return rows, _together(statistics)
 
@@ -248,15 +249,15 @@ def conv_rows(
     }
     if channels < _FEW_CHANNELS:
         block_o, block_k, parts = _tiles(outs, length)
-        rows, statistics = _empty(x, parts + bias, shape["P"])
+        rows, statistics = _empty(x, parts + bias, outs, length, bias=bias)
         blocks = {"K": length, "BLOCK_K": block_k, "BLOCK_O": block_o, "num_warps": 1}
         kernel = _kernels().rows.gradient_of_conv
     else:
         block_o, block_c = _power(outs), _power(channels)
         taps = 3 if size[1] == 3 and block_o * block_c <= _SHARED_TAPS else 1
         parts = size[0] * size[1] // taps
-        rows, statistics = _empty(x, size[0] * size[1] + bias, shape["P"])
-        warps = max(1, min(8, block_o * block_c * taps // 2048))
+        rows, statistics = _empty(x, size[0] * size[1] + bias, outs, length, bias=bias)
+        warps = 1 if block_o * block_c <= 1024 else 4
         blocks = {"KH": size[0], "TAPS": taps, "BLOCK_C": block_c, "BLOCK_O": block_o, "num_warps": warps}
         kernel = _kernels().rows.gradient_of_taps
     slots = statistics.shape[1]
@@ -267,7 +268,7 @@ def conv_rows(
 def weighted_rows(weights: Tensor, rows: Tensor) -> Tensor:
     """``sum_r weights[m, r] rows[m, r]`` of ``rows [M, R, P]``; rows of weight 0 are not read."""
     models, count, size = rows.shape
-    share, block = max(8, _blocks(count, 16)), min(512, _power(size))
+    share, block = max(8, _blocks(count, 16)), min(1024, _power(size))
     shares = _blocks(count, share)
     parts = torch.empty(models, shares, size, device=rows.device)
     _kernels().rows.weighted_rows[_blocks(size, block), shares, models](
@@ -276,9 +277,27 @@ def weighted_rows(weights: Tensor, rows: Tensor) -> Tensor:
     return parts.sum(dim=1)
 
 
-def _empty(x: Tensor, slots: int, total: int) -> tuple[Tensor, Tensor]:
-    """Room for rows, as precise as ``x``, and for their statistics."""
-    return x.new_empty(len(x), total), torch.empty(len(x), slots, 3, device=x.device)
+def fill_coins(coins: Tensor, keys: Tensor, step: int, rate: float) -> None:
+    """True with probability ``rate``, rounded down to a multiple of 2^-32: to the private side."""
+    models, n = coins.shape
+    if rate >= 1:
+        coins.fill_(value=True)
+        return
+    below = math.floor(rate * 2**32)
+    _kernels().draws.coins[_blocks(n, 1024), models](keys, coins.view(torch.int8), step, below, n, BLOCK=1024)
+
+
+def fill_noise(noise: Tensor, keys: Tensor, step: int, scale: float) -> None:
+    """Independent draws of ``N(0, scale^2)``."""
+    models, size = noise.shape
+    _kernels().draws.noise[_blocks(size, 1024), models](keys, noise, step, scale, size, BLOCK=1024)
+
+
+def _empty(x: Tensor, slots: int, outs: int, length: int, *, bias: bool) -> tuple[Tensor, Tensor]:
+    """Room for rows, as precise as ``x`` where they are long and even, and for their statistics."""
+    dtype = x.dtype if length % 16 == 0 else torch.float32
+    rows = torch.empty(len(x), outs * length + outs * bias, device=x.device, dtype=dtype)
+    return rows, torch.empty(len(x), slots, 3, device=x.device)
 
 
 def _tiles(outs: int, length: int) -> tuple[int, int, int]:

@@ -27,7 +27,6 @@ def gradient_of_pooled(
     KW: tl.constexpr,
     C: tl.constexpr,
     SLOTS: tl.constexpr,
-    WAYS: tl.constexpr,
     BLOCK_L: tl.constexpr,
     BLOCK_K: tl.constexpr,
     BLOCK_O: tl.constexpr,
@@ -35,8 +34,7 @@ def gradient_of_pooled(
 ):
     """One record's gradient of a convolution under pool and tanh, packed, then the bias's; with statistics.
 
-    Of the four places of a window one has the gradient; all four are multiplied, most by 0. ``WAYS`` of 4 takes
-    them one after the other, 1 side by side, which suits few windows.
+    Of the four places of a window one has the gradient; all four are multiplied, most by 0.
     """
     row, part = tl.program_id(0).to(tl.int64), tl.program_id(1)
     k = part * BLOCK_K + tl.arange(0, BLOCK_K)
@@ -45,23 +43,21 @@ def gradient_of_pooled(
     o = tl.arange(0, BLOCK_O)
     acc = tl.zeros((BLOCK_O, BLOCK_K), tl.float32)
     sums = tl.zeros((BLOCK_O,), tl.float32)
-    for start in range(0, PH * PW * 4 // WAYS, BLOCK_L):
+    for start in range(0, 4 * PH * PW, BLOCK_L):
         i = start + tl.arange(0, BLOCK_L)
-        place = i * WAYS // 4
+        place, j = i // 4, i % 4
         there = place < PH * PW
         pooled = (row * PH * PW + place)[:, None] * O + o[None, :]
         inside = there[:, None] & (o < O)[None, :]
         v = tl.load(value + pooled, mask=inside, other=0.0).to(tl.float32)
-        g = tl.load(gradient + pooled, mask=inside, other=0.0).to(tl.float32) * (1.0 - v * v)
+        g = tl.load(gradient + pooled, mask=inside, other=0.0).to(tl.float32)
         which = tl.load(argmax + pooled, mask=inside, other=-1)
-        base = row * stride_row + 2 * (place // PW) * stride_y + 2 * (place % PW) * stride_x
-        for way in tl.static_range(WAYS):
-            j = way + i % (4 // WAYS)
-            chosen = tl.where(which == j[:, None], g, 0.0)
-            sums += tl.sum(chosen, axis=0)
-            at = x + (base + (j // 2) * stride_y + (j % 2) * stride_x)[:, None] + offset[None, :]
-            patches = tl.load(at, mask=there[:, None] & (k < K)[None, :], other=0.0)
-            acc = dot(tl.trans(chosen.to(patches.dtype)), patches, acc, PRECISION)
+        chosen = tl.where(which == j[:, None], g * (1.0 - v * v), 0.0)
+        sums += tl.sum(chosen, axis=0)
+        y, z = 2 * (place // PW) + j // 2, 2 * (place % PW) + j % 2
+        at = x + (row * stride_row + y * stride_y + z * stride_x)[:, None] + offset[None, :]
+        patches = tl.load(at, mask=there[:, None] & (k < K)[None, :], other=0.0)
+        acc = dot(tl.trans(chosen.to(patches.dtype)), patches, acc, PRECISION)
     at = o[:, None] * K + k[None, :]
     _store(acc, rows, statistics, row, part, SLOTS, at, (o < O)[:, None] & (k < K)[None, :], O * K + O)
     if part == 0:
