@@ -111,7 +111,7 @@ def test_equal_numbers_make_equal_keys():
 
 def test_the_key_is_pinned():
     """A change here means that no older run can be resumed: raise KEY_VERSION, on purpose only."""
-    assert START.key == "f3b15e5ecbbe3cacc0b02ddea3694903bc07162fec7b251491f434707d381644"
+    assert START.key == "382c98f8e3e29cf4e25a4d0ed0ef1a2d690905b3108893a0b2ba01857c75c376"
     assert (
         replace(START, filter=FILTER, design=OneRun(canaries=50), mechanism=SHUFFLED).key
         == "4ae27b7a541c14b290f9aeaa2ddcdf508837d8464d1599b276a1d591bdc1d5a2"

@@ -13,7 +13,6 @@ from dpgap.audits.group import Group
 from dpgap.audits.one_run import OneRun
 from dpgap.audits.shadow_pairs import ShadowPairs
 from dpgap.errors import IncomparableBounds, InvalidInput, NoAnswer
-from dpgap.experiments import run as run_module
 from dpgap.experiments.conclude import conclude
 from dpgap.experiments.converter import from_plain
 from dpgap.experiments.from_experiment import job_of
@@ -200,12 +199,11 @@ def test_other_data_under_the_same_key_is_refused():
         run(changed, store)
 
 
-def test_another_kind_of_device_is_refused(monkeypatch):
+def test_another_kind_of_device_is_refused():
     store = Store(":memory:")
     run(job(), store)
-    monkeypatch.setattr(run_module, "DEVICE_KIND", "NVIDIA H200")
-    with pytest.raises(InvalidInput, match=r"was begun on 'cpu.*this is 'NVIDIA H200'"):
-        run(job(), store)
+    with pytest.raises(InvalidInput, match=r"was begun on 'cpu.*this is 'cuda NVIDIA H200'"):
+        run(replace(job(), device_kind="cuda NVIDIA H200"), store)
 
 
 def far_sum(x, y, seed):

@@ -10,6 +10,7 @@ import tyro
 from dpgap.cli._install import need_torch
 from dpgap.cli._print import CHOOSE_ONE, print_bounds, print_json
 from dpgap.errors import InvalidInput
+from dpgap.training.execution import Device
 
 if TYPE_CHECKING:
     from dpgap.audits.result import Audit, Removals, Spread
@@ -34,6 +35,7 @@ class Options:
         seed: In place of seed.
         set: Any other field, such as mechanism.steps=30; may be repeated.
         processes: How many processes train at once; 0 trains in this one.
+        device: Where to train: auto takes a GPU if there is one. An audit stays on one kind of device.
         models_at_once: Models trained and kept together; what ends a run loses as many.
         json: Print JSON.
     """
@@ -48,6 +50,7 @@ class Options:
     seed: int | None = None
     set: tyro.conf.UseAppendAction[tuple[str, ...]] = ()
     processes: int = 0
+    device: Device = "auto"
     models_at_once: int | None = None
     json: bool = False
 
@@ -81,11 +84,13 @@ def audit(
     from dpgap.store.store import Store
     from dpgap.training.execution import Execution
 
-    execution = Execution(models_at_once=options.models_at_once, processes=options.processes)
+    execution = Execution(
+        device=options.device, models_at_once=options.models_at_once, processes=options.processes
+    )
     audits: list[Audit] = []
     with closing(Store(options.store)) as store:
         for experiment in _experiments(spec, options, store):
-            job = job_of(experiment, options.data)
+            job = job_of(experiment, options.data, execution)
             try:
                 with watched() as watcher:
                     audits.append(run(job, store, execution=execution, watcher=watcher))

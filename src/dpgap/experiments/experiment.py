@@ -19,10 +19,11 @@ from dpgap.privacy.mechanism import Adjacency, Mechanism, Sampling
 from dpgap.privacy.table import Question, curve_of
 from dpgap.privacy.upper_bound import Accountant, UpperBound
 from dpgap.training.filter import Filter
+from dpgap.training.fleet.step import ETA
 from dpgap.training.options import PlainSGD, TrainingOptions
 from dpgap.training.statement import accounted
 
-KEY_VERSION = 1
+KEY_VERSION = 2
 """Part of every key; raised when an equal specification would train other models than before."""
 
 
@@ -168,7 +169,7 @@ class Experiment:
         if isinstance(self.resolved, PlainSGD):
             return None
         try:
-            return accounted(self.resolved).upper_bound(self.training.delta)
+            return accounted(self.resolved, ETA).upper_bound(self.training.delta)
         except NoAnswer:
             return None
 

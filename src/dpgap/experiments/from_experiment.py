@@ -1,10 +1,10 @@
-"""An `Experiment` as a job: dpgap's own training, one model at a time."""
+"""An `Experiment` as a job: dpgap's own training, a fleet for each chunk."""
 
 import time
 import warnings
-from collections.abc import Sequence
-from contextlib import closing
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
+from contextlib import closing, contextmanager
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from pathlib import Path
 
@@ -34,18 +34,25 @@ from dpgap.experiments.job import (
     fingerprint,
 )
 from dpgap.experiments.progress import watched
+from dpgap.experiments.provenance import device_kind
 from dpgap.experiments.run import run
 from dpgap.models.build import build_model
 from dpgap.privacy.mechanism import Mechanism
 from dpgap.store.records import Description, ModelResult
 from dpgap.store.store import DEFAULT_STORE, Store
-from dpgap.training.evaluate import predicted, share_right
+from dpgap.training.evaluate import share_right
 from dpgap.training.execution import Execution
+from dpgap.training.fleet.device import chosen_device
+from dpgap.training.fleet.fleet import FleetResult, train_fleet
 from dpgap.training.options import PlainSGD
-from dpgap.training.trainer import removes_many, train
+from dpgap.training.trainer import removes_many
 
-_USUAL_CHUNK = 4
-"""Few enough to lose, and enough to be worth a process that loads PyTorch and the data first."""
+_USUAL_CHUNK = {"cpu": 32, "cuda": 40}
+"""Few enough to lose, and enough to be trained together at full speed."""
+_DIVERGED = (
+    "training diverged: the released weights are not finite. Too high a learning rate is the usual cause; lower "
+    "it, or raise expected_batch or clip less"
+)
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -79,12 +86,15 @@ def run_experiment(
 ) -> Audit:
     """Begin or resume ``experiment`` in ``store``, on the data in ``folder`` (else where DPGAP_DATA says)."""
     with closing(Store(store)) as opened, watched() as watcher:
-        return run(job_of(experiment, folder), opened, execution=execution, watcher=watcher)
+        return run(job_of(experiment, folder, execution), opened, execution=execution, watcher=watcher)
 
 
-def job_of(experiment: Experiment, folder: Path | None = None) -> Job:
+def job_of(
+    experiment: Experiment, folder: Path | None = None, execution: Execution | None = None
+) -> Job:
     """The experiment, ready to run on the data in ``folder`` (else the one that DPGAP_DATA names)."""
-    prepared = prepare(experiment, folder)
+    execution, prepared = execution or Execution(), prepare(experiment, folder)
+    device = chosen_device(execution)
     mechanism = experiment.resolved
     state = prepared.model.state_dict().values()
     planted = (prepared.canaries.rows, prepared.canaries.labels) if prepared.canaries else ()
@@ -105,10 +115,11 @@ def job_of(experiment: Experiment, folder: Path | None = None) -> Job:
         attack=experiment.attack,
         question=experiment.question,
         upper_bound=experiment.upper_bound,
-        worker=Training(experiment=experiment, mechanism=mechanism, folder=folder),
+        worker=Training(experiment=experiment, mechanism=mechanism, folder=folder, execution=execution),
         records=len(prepared.train),
         seed=experiment.seed,
-        usual_chunk=_USUAL_CHUNK,
+        usual_chunk=_USUAL_CHUNK[device.type],
+        device_kind=device_kind(device),
         steps_per_epoch=experiment.steps_per_epoch,
         notes=_notes(experiment, prepared.train),
     )
@@ -144,65 +155,80 @@ def planted(canary: Canary | None, count: int, records: Records, model: nn.Modul
 
 @dataclass(frozen=True, kw_only=True)
 class Training:
-    """Trains a chunk of an experiment's models, one after the other, by `train`.
-
-    **Guarantees**: one thread computes, here and in every process, so that no score depends on how many
-    cores a machine has.
-    """
+    """Trains a chunk of an experiment's models together, by `train_fleet`."""
 
     experiment: Experiment
     mechanism: Mechanism | PlainSGD
     folder: Path | None
+    execution: Execution
 
     def __call__(self, assignments: Sequence[Assignment]) -> list[Outcome]:
         """What came of each model."""
         prepared = prepare(self.experiment, self.folder)
-        threads = torch.get_num_threads()
-        torch.set_num_threads(1)
+        began = time.perf_counter()
         try:
-            return [self._outcome(prepared, assignment) for assignment in assignments]
-        finally:
-            torch.set_num_threads(threads)
-
-    def _outcome(self, prepared: Prepared, assignment: Assignment) -> Outcome:
-        try:
-            return self._trained(prepared, assignment)
+            fleet = self._trained(prepared, assignments)
         except DpgapError as problem:
-            return Failure(model=assignment.model, message=explained(problem))
+            return [Failure(model=each.model, message=explained(problem)) for each in assignments]
+        with _one_thread():
+            outcomes = [self._outcome(prepared, fleet, m, each) for m, each in enumerate(assignments)]
+        seconds = (time.perf_counter() - began) / len(assignments)
+        return [
+            replace(outcome, seconds=seconds) if isinstance(outcome, ModelResult) else outcome
+            for outcome in outcomes
+        ]
 
-    def _trained(self, prepared: Prepared, assignment: Assignment) -> ModelResult:
-        began, start = time.perf_counter(), prepared.train
-        members = _members(start, assignment)
+    def _trained(self, prepared: Prepared, assignments: Sequence[Assignment]) -> FleetResult:
+        members = [
+            torch.cat([_members(prepared.train, each), torch.from_numpy(each.canaries)])
+            for each in assignments
+        ]
         with warnings.catch_warnings():
             warnings.filterwarnings("ignore", "The filter is planned")  # said once, in the audit's notes
-            trained = train(
-                start,
+            return train_fleet(
+                prepared.train,
                 prepared.model,
                 self.mechanism,
                 self.experiment.filter,
                 options=self.experiment.training,
+                seeds=[each.seed for each in assignments],
                 canaries=prepared.canaries,
-                membership=torch.cat([members, torch.from_numpy(assignment.canaries)]),
-                seed=assignment.seed,
+                membership=torch.stack(members),
+                execution=self.execution,
             )
-        weights = trained.release.weights
-        logits = {name: predicted(prepared.model, weights, x) for name, x in prepared.asked.items()}
+
+    def _outcome(self, prepared: Prepared, fleet: FleetResult, m: int, assignment: Assignment) -> Outcome:
+        weights, start = fleet.model(m), prepared.train
+        if not all(value.isfinite().all() for value in weights.values()):
+            return Failure(model=assignment.model, message=_DIVERGED)
+        logits = {name: fleet.logits(m, x) for name, x in prepared.asked.items()}
         scored, labels = prepared.scored(self.experiment.design)
+        statistic = self.experiment.attack.statistic(logits[scored].double().numpy(), labels.numpy())
         arrays = {
-            STATISTIC: checked(
-                self.experiment.attack.statistic(logits[scored].double().numpy(), labels.numpy())
-            ),
+            STATISTIC: checked(statistic),
             FINGERPRINT: fingerprint(*(value.numpy() for value in weights.values())),
         }
         if self.experiment.filter and prepared.canaries:
-            arrays[REMOVED_AT] = trained.private.removed_at[len(start) :].numpy()
+            arrays[REMOVED_AT] = fleet.removed_at[m, len(start) :].numpy()
+        members = _members(start, assignment)
         return ModelResult(
             model=assignment.model,
-            seconds=time.perf_counter() - began,
+            seconds=0.0,
             train_accuracy=share_right(logits["train"][members], start.y[members]),
             test_accuracy=share_right(logits["test"], prepared.test.y),
             arrays=arrays,
         )
+
+
+@contextmanager
+def _one_thread() -> Iterator[None]:
+    """So that no score depends on how many cores a machine has."""
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(threads)
 
 
 def _members(records: Records, assignment: Assignment) -> Bool[Tensor, " N"]:

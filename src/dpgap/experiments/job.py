@@ -1,7 +1,7 @@
 """What can be run: who is in which model, who trains it, and what its scores are asked."""
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 from numpy.typing import NDArray
@@ -10,6 +10,7 @@ from dpgap._digest import digest
 from dpgap.attacks.base import Attack
 from dpgap.audits.base import Assignment, Design
 from dpgap.errors import DpgapError, InvalidInput
+from dpgap.experiments.provenance import cpu_kind
 from dpgap.privacy.table import Question
 from dpgap.privacy.upper_bound import UpperBound
 from dpgap.store.records import Description, ModelResult
@@ -39,7 +40,7 @@ class Job:
     """An audit, ready to run.
 
     ``records`` training rows are there for the design to assign, ``usual_chunk`` models are trained at once
-    unless the execution says otherwise, ``steps_per_epoch`` tells when a record left, and ``notes`` are what
+    unless the execution says otherwise, all on ``device_kind``, ``steps_per_epoch`` tells when a record left, and ``notes`` are what
     a reader of the result should know.
     """
 
@@ -52,6 +53,7 @@ class Job:
     records: int
     seed: int
     usual_chunk: int = 1
+    device_kind: str = field(default_factory=cpu_kind)
     steps_per_epoch: float = 1.0
     notes: tuple[str, ...] = ()
 

@@ -4,12 +4,26 @@ import platform
 import subprocess
 from functools import cache
 from importlib.metadata import PackageNotFoundError, version
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-DEVICE_KIND = f"cpu {platform.machine()}"
-"""The kind of device that models are trained on here."""
+if TYPE_CHECKING:
+    import torch
 
 _PACKAGES = ("dpgap", "numpy", "scipy", "torch", "scikit-learn", "dp-accounting", "opacus", "jax")
+
+
+def cpu_kind() -> str:
+    """The kind of device that this machine's processor is."""
+    return f"cpu {platform.machine()}"
+
+
+def device_kind(device: "torch.device") -> str:
+    """The kind of ``device``: models of one audit are trained on one kind, as rounding differs."""
+    if device.type == "cpu":
+        return cpu_kind()
+    import torch
+
+    return f"{device.type} {torch.cuda.get_device_name(device)}"
 
 
 @cache

@@ -13,7 +13,7 @@ from dpgap.experiments.backends import train_chunks
 from dpgap.experiments.conclude import check_distinct, conclude, evidence_of, headline
 from dpgap.experiments.job import INCLUDED, Failure, Job, Outcome
 from dpgap.experiments.progress import Forecast, Quiet, Watcher
-from dpgap.experiments.provenance import DEVICE_KIND, provenance
+from dpgap.experiments.provenance import provenance
 from dpgap.store.records import ModelResult
 from dpgap.store.store import Store
 from dpgap.training.execution import Execution
@@ -38,7 +38,7 @@ def run(
     execution, watcher = execution or Execution(), watcher or Quiet()
     check_comparable(job.design, job.attack, job.question, job.upper_bound)
     store.add(job.description)
-    store.check_device(job.key, DEVICE_KIND)
+    store.check_device(job.key, job.device_kind)
     try:
         _try_one(job, store, execution, watcher)
         if not _decided(job, store):
@@ -57,7 +57,7 @@ def _try_one(job: Job, store: Store, execution: Execution, watcher: Watcher) -> 
         return
     ceiling = job.design.ceiling(job.question, job.attack)
     if not done:
-        with closing(_kept_chunks(job, store, 1, execution)) as chunks:
+        with closing(_kept_chunks(job, store, _chunk(job, execution), execution)) as chunks:
             first = next(chunks, [])
         for outcome in first:
             if isinstance(outcome, Failure):
@@ -78,8 +78,12 @@ def _try_one(job: Job, store: Store, execution: Execution, watcher: Watcher) -> 
         )
 
 
+def _chunk(job: Job, execution: Execution) -> int:
+    return execution.models_at_once or job.usual_chunk
+
+
 def _train_the_rest(job: Job, store: Store, execution: Execution, watcher: Watcher) -> None:
-    size = execution.models_at_once or job.usual_chunk
+    size = _chunk(job, execution)
     done, distinct = len(store.done(job.key)), False
     with closing(_kept_chunks(job, store, size, execution)) as chunks:
         for outcomes in chunks:
@@ -122,7 +126,7 @@ def _claimed_chunks(job: Job, store: Store, size: int) -> Generator[list[Assignm
 def _keep(job: Job, store: Store, outcomes: list[Outcome]) -> None:
     results = [_with_bits(job, outcome) for outcome in outcomes if isinstance(outcome, ModelResult)]
     if results:
-        store.commit(job.key, results, provenance=provenance(), device_kind=DEVICE_KIND)
+        store.commit(job.key, results, provenance=provenance(), device_kind=job.device_kind)
     for outcome in outcomes:
         if isinstance(outcome, Failure):
             store.fail(job.key, outcome.model, outcome.message)

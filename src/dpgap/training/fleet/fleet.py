@@ -27,6 +27,9 @@ from dpgap.training.per_sample import flatten
 from dpgap.training.step import Task
 from dpgap.training.trainer import make_task, planned, removes_many
 
+_EVALUATED = 4096
+"""Rows at once when finished models are asked."""
+
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class FleetResult:
@@ -40,6 +43,19 @@ class FleetResult:
     removed_at: Int[Tensor, "M N"]
     scores: Float[Tensor, "M N"]
     tallies: Float[Tensor, "M T 3"]
+    network: Network
+
+    def model(self, m: int) -> dict[str, Tensor]:
+        """The trained parameters of model ``m``."""
+        return {name: value[m] for name, value in self.weights.items()}
+
+    def logits(self, m: int, x: Float[Tensor, "N ..."]) -> Float[Tensor, "N C"]:
+        """What model ``m`` says of each row of ``x``, by itself: no other model changes a bit of it."""
+        flat = flatten(self.model(m))[None]
+        device = self.network.device
+        self.network.prepare(flat.to(device))
+        parts = [self.network.logits(part[None].to(device))[0] for part in x.split(_EVALUATED)]
+        return torch.cat(parts).cpu()
 
 
 def train_fleet(
@@ -98,7 +114,7 @@ def train_fleet(
         graph=execution.compile,
         observer=observer,
     )
-    return _joined(task, crew.train(tiles), len(seeds))
+    return _joined(task, crew.train(tiles), len(seeds), _network(task, device))
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -151,7 +167,7 @@ def _filled(models: range, size: int) -> list[int]:
     return [*models, *[models[-1]] * (size - len(models))]
 
 
-def _joined(task: Task, tiles: list[Finished], models: int) -> FleetResult:
+def _joined(task: Task, tiles: list[Finished], models: int, network: Network) -> FleetResult:
     weights, removed_at, scores, tallies = (
         torch.cat([getattr(tile, field.name) for tile in tiles])[:models] for field in fields(Finished)
     )
@@ -160,6 +176,7 @@ def _joined(task: Task, tiles: list[Finished], models: int) -> FleetResult:
         removed_at=removed_at,
         scores=scores,
         tallies=tallies,
+        network=network,
     )
 
 

@@ -41,6 +41,7 @@ class Network(ABC):
 
     def __init__(self, model: nn.Module, parameters: Mapping[str, Tensor], precision: Precision) -> None:
         self.parameters, self.precision = dict(parameters), precision
+        self.device = next(iter(parameters.values())).device
 
     @abstractmethod
     def prepare(self, weights: Float[Tensor, "M P"]) -> None:

@@ -36,7 +36,8 @@ class Seen:
     table: Int[Tensor, "M R"]
     there: Bool[Tensor, "M R"]
     labels: Int[Tensor, "M R"]
-    displacement: Float[Tensor, "M P"]
+    weights: Float[Tensor, "M P"]
+    start: Float[Tensor, " P"]
     clip_norm: float | None
     given: Given | None
 
@@ -118,8 +119,8 @@ def scored(
     if isinstance(signature, GradientNorm):
         return signature.of(seen.norm(signature.p), seen.length, seen.clip_norm), memory
     models, rows = seen.table.shape
-    wants = signature.needs != "output"
-    nothing = seen.look.logits.new_zeros(models, rows, 0)
+    look, nothing = seen.look, seen.look.logits.new_zeros(models, rows, 0)
+    gradients = nothing if signature.needs == "output" else seen.dense()
 
     def one(
         logits: Tensor, label: Tensor, loss: Tensor, gradient: Tensor, path: Tensor, past: Tensor
@@ -136,7 +137,6 @@ def scored(
         return score.float(), after
 
     each = vmap(vmap(one, in_dims=(0, 0, 0, 0, None, 0)))
-    look, gradients = seen.look, seen.dense() if wants else nothing
-    return each(look.logits, seen.labels, look.losses, gradients, seen.displacement, memory)
+    return each(look.logits, seen.labels, look.losses, gradients, seen.weights - seen.start, memory)
 
 

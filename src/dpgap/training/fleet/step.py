@@ -65,7 +65,7 @@ def begin(fleet: Fleet, membership: Bool[Tensor, "M N"]) -> FleetState:
         weights=fleet.start.repeat(models, 1),
         active=membership.to(fleet.start.device, copy=True),
         scores=make(models, n + 1),
-        memory=make(models, n + 1, *shape) if shape else make(models, 1),
+        memory=make(models, n + 1, *(shape or (0,))),
         removed_at=make(models, n, dtype=torch.int64),
         tally=make(models, 3, dtype=torch.float64),
         drawn=make((), dtype=torch.int64),
@@ -121,7 +121,8 @@ def _look(fleet: Fleet, state: FleetState, table: Int[Tensor, "M R"], keys: Int[
         table=table,
         there=table < len(fleet.x) - 1,
         labels=labels,
-        displacement=state.weights - fleet.start,
+        weights=state.weights,
+        start=fleet.start,
         clip_norm=fleet.task.clip_norm,
         given=fleet.given,
     )
