@@ -2,7 +2,7 @@
 
 import hashlib
 import json
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 
 from dpgap import _check
@@ -69,8 +69,8 @@ class Calibrated:
         )
 
     def mechanism(self, delta: float) -> Mechanism:
-        """The mechanism itself."""
-        return calibrate(
+        """The mechanism itself, with noise for contributions of up to ``clip_norm (1 + ETA)``."""
+        least = calibrate(
             self.epsilon,
             delta,
             sampling=self.sampling,
@@ -80,6 +80,7 @@ class Calibrated:
             adjacency=self.adjacency,
             accountant=self.accountant,
         )
+        return replace(least, noise_multiplier=least.noise_multiplier * (1 + ETA))
 
 
 @dataclass(frozen=True, kw_only=True)

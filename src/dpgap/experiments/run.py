@@ -24,7 +24,7 @@ def run(
 ) -> Audit:
     """Begin or resume ``job`` in ``store``, and say what follows from it.
 
-    One model is trained first, and what it says of all of them is told before they are spent.
+    One model, or one fleet of them, is trained first; what it says of all is told before they are spent.
 
     **Guarantees**: the scores are a function of the job alone: neither of ``execution``, nor of how often
     and where the run was stopped, killed or shared with other processes on the same store. Who is in which
@@ -51,13 +51,14 @@ def run(
 
 
 def _try_one(job: Job, store: Store, execution: Execution, watcher: Watcher) -> None:
-    """The trial: one model, unless some are there already, and the forecast that it allows."""
+    """The trial: one model, or one fleet, unless some are there already; and the forecast that it allows."""
     done = store.done(job.key)
     if len(done) == job.design.models:
         return
     ceiling = job.design.ceiling(job.question, job.attack)
     if not done:
-        with closing(_kept_chunks(job, store, _chunk(job, execution), execution)) as chunks:
+        size = min(job.usual_chunk, _chunk(job, execution))
+        with closing(_kept_chunks(job, store, size, execution)) as chunks:
             first = next(chunks, [])
         for outcome in first:
             if isinstance(outcome, Failure):

@@ -11,8 +11,8 @@ from dpgap.training.fleet.network import Network
 from dpgap.training.fleet.seen import Given, Seen, scored
 from dpgap.training.step import Task
 
-ETA = 2.0**-14
-"""Norms are float32 sums of squares: of 2^22 terms, added in blocks, they are right to 2^-15 of their value."""
+ETA = 2.0**-16
+"""Norms are float32 sums of squares, of which none adds more than 512 terms one after the other."""
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
