@@ -35,7 +35,7 @@ from dpgap.training.options import TrainingOptions
 from dpgap.training.trainer import train
 
 RESULTS = Path(__file__).with_name("results")
-REPETITIONS = 5
+REPETITIONS = 3
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -16,9 +16,10 @@ _CPU_ROWS, _CPU_MODELS = 64, 64
 _CUDA_ROWS, _CUDA_MODELS = 64, 8
 _SHARE = 0.5
 """Of a GPU's memory: what rows may take; the rest is for what stays, libraries and fragments."""
-_ENOUGH = 12 * 2**30
+_ENOUGH = 5 * 2**30
 """Bytes of rows that keep a GPU busy: more models at once would only take more."""
-_DEVIATIONS = 6.0
+_DEVIATIONS = 4.0
+"""Room for a step's rows beyond the expected; one step in 30,000 of a model needs more, and is taken again."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -62,7 +63,7 @@ def cuda_size(task: Task, row_bytes: int, total_bytes: int) -> Size:
     ...             options=TrainingOptions(learning_rate=1.0), augmentation_seed=0)
     >>> small, large = cuda_size(task, 100_000, 2**37), cuda_size(task, 50_000_000, 2**37)
     >>> (small.models, small.rows, small.width), (large.models, large.rows, large.width)
-    ((8, 4416, 4416), (1, 1152, 4608))
+    ((8, 4288, 4288), (1, 1088, 4352))
     """
     expected = task.mechanism.expected_batch
     width = width_for(math.ceil(expected + _DEVIATIONS * math.sqrt(expected)), _CUDA_ROWS)

@@ -14,7 +14,8 @@ from torch import Tensor
 
 _LOG = logging.getLogger("dpgap")
 _FEW_CHANNELS = 16
-_SHARED_TAPS = 4096
+_LARGEST_TILE = 16384
+"""Sums that a program can hold: beyond, patches are cut along their coordinates."""
 Pair = tuple[int, int]
 
 
@@ -219,7 +220,7 @@ def pooled_rows(
         BLOCK_K=block_k,
         BLOCK_O=block_o,
         PRECISION=precision,
-        num_warps=1 if block_o * block_k <= 1024 else 2,
+        num_warps=min(_warps(block_o * block_k, precision, x), 2 if precision == "tf32" else 4),
         num_stages=1,
     )
     return rows, _together(statistics)
@@ -245,21 +246,20 @@ def conv_rows(
         "KW": size[1],
         "C": channels,
         "PRECISION": precision,
-        "BLOCK_L": 64,
     }
-    if channels < _FEW_CHANNELS:
+    block_o, block_c, places = _power(outs), _power(channels), size[0] * size[1]
+    if channels < _FEW_CHANNELS or block_o * block_c > _LARGEST_TILE:
         block_o, block_k, parts = _tiles(outs, length)
         rows, statistics = _empty(x, parts + bias, outs, length, bias=bias)
-        blocks = {"K": length, "BLOCK_K": block_k, "BLOCK_O": block_o, "num_warps": 1}
-        kernel = _kernels().rows.gradient_of_conv
+        blocks = {"K": length, "BLOCK_K": block_k, "BLOCK_L": 64}
+        kernel, tile = _kernels().rows.gradient_of_conv, block_o * block_k
     else:
-        block_o, block_c = _power(outs), _power(channels)
-        taps = 3 if size[1] == 3 and block_o * block_c <= _SHARED_TAPS else 1
-        parts = size[0] * size[1] // taps
-        rows, statistics = _empty(x, size[0] * size[1] + bias, outs, length, bias=bias)
-        warps = 1 if block_o * block_c <= 1024 else 4
-        blocks = {"KH": size[0], "TAPS": taps, "BLOCK_C": block_c, "BLOCK_O": block_o, "num_warps": warps}
+        taps = 3 if size[1] == 3 else 1
+        parts, tile = places // taps, block_o * block_c
+        rows, statistics = _empty(x, places + bias, outs, length, bias=bias)
+        blocks = {"KH": size[0], "TAPS": taps, "BLOCK_C": block_c, "BLOCK_L": 64 if tile < 8192 else 32}
         kernel = _kernels().rows.gradient_of_taps
+    blocks |= {"BLOCK_O": block_o, "num_warps": _warps(tile, precision, x)}
     slots = statistics.shape[1]
     kernel[len(x), parts](x, gradient, rows, statistics, *x.stride()[:3], SLOTS=slots, **shape, **blocks)
     return rows, _together(statistics)
@@ -305,6 +305,12 @@ def _tiles(outs: int, length: int) -> tuple[int, int, int]:
     block_o = _power(outs)
     block_k = min(_power(length), max(32, 8192 // block_o))
     return block_o, block_k, _blocks(length, block_k)
+
+
+def _warps(tile: int, precision: str, x: Tensor) -> int:
+    """One for small tiles of sums, and no fewer than four where float32 is multiplied in three parts."""
+    least = 4 if precision == "tf32x3" and x.dtype == torch.float32 else 1
+    return max(least, 1 if tile <= 1024 else 4 if tile <= 8192 else 8)
 
 
 def _together(statistics: Tensor) -> Tensor:
