@@ -31,8 +31,8 @@ class RecordBounds:
     otherwise each speaks of a record that was named before the scores were seen.
     """
 
-    values: Float[Floats, " records"]
-    thresholds: Float[Floats, " records"]
+    values: Float[np.ndarray, " records"]
+    thresholds: Float[np.ndarray, " records"]
     n_inside: Int[Ints, " records"]
     delta: float
     confidence: float
@@ -158,11 +158,11 @@ def _limit_tables(
 
 
 def _strongest_tests(
-    scores: Float[Floats, "records models"],
+    scores: Float[np.ndarray, "records models"],
     included: Bool[Bits, "records models"],
-    tables: tuple[tuple[Float[Floats, " limits"], Float[Floats, " limits"]], ...],
+    tables: tuple[tuple[Float[np.ndarray, " limits"], Float[np.ndarray, " limits"]], ...],
     offset: Int[Ints, " models+1"],
-) -> tuple[Float[Floats, " records"], Float[Floats, " records"]]:
+) -> tuple[Float[np.ndarray, " records"], Float[np.ndarray, " records"]]:
     """The largest strength of each row over all thresholds, and the threshold."""
     models = int(scores.shape[1])
     order = np.argsort(-scores, axis=1)
