@@ -33,7 +33,7 @@ class RecordBounds:
 
     values: Float[np.ndarray, " records"]
     thresholds: Float[np.ndarray, " records"]
-    n_inside: Int[Ints, " records"]
+    n_inside: Int[np.ndarray, " records"]
     delta: float
     confidence: float
     estimator: str
@@ -159,9 +159,9 @@ def _limit_tables(
 
 def _strongest_tests(
     scores: Float[np.ndarray, "records models"],
-    included: Bool[Bits, "records models"],
+    included: Bool[np.ndarray, "records models"],
     tables: tuple[tuple[Float[np.ndarray, " limits"], Float[np.ndarray, " limits"]], ...],
-    offset: Int[Ints, " models+1"],
+    offset: Int[np.ndarray, " models+1"],
 ) -> tuple[Float[np.ndarray, " records"], Float[np.ndarray, " records"]]:
     """The largest strength of each row over all thresholds, and the threshold."""
     models = int(scores.shape[1])

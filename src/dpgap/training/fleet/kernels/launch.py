@@ -16,6 +16,9 @@ _LOG = logging.getLogger("dpgap")
 _FEW_CHANNELS = 16
 _LARGEST_TILE = 16384
 """Sums that a program can hold: beyond, patches are cut along their coordinates."""
+_LARGEST_SHARED = 8192
+"""Sums for one place of a window up to which a program takes three places; with twice as many, three times
+their number do not fit in registers, and compiled code was seen to be wrong."""
 Pair = tuple[int, int]
 
 
@@ -254,8 +257,9 @@ def conv_rows(
         blocks = {"K": length, "BLOCK_K": block_k, "BLOCK_L": 64}
         kernel, tile = _kernels().rows.gradient_of_conv, block_o * block_k
     else:
-        taps = 3 if size[1] == 3 else 1
-        parts, tile = places // taps, block_o * block_c
+        tile = block_o * block_c
+        taps = 3 if size[1] == 3 and tile <= _LARGEST_SHARED else 1
+        parts = places // taps
         rows, statistics = _empty(x, places + bias, outs, length, bias=bias)
         blocks = {"KH": size[0], "TAPS": taps, "BLOCK_C": block_c, "BLOCK_L": 64 if tile < 8192 else 32}
         kernel = _kernels().rows.gradient_of_taps
