@@ -3,8 +3,8 @@
     python benchmarks/fleet.py                 # digits on this CPU
     python benchmarks/fleet.py --device cuda   # MNIST and CIFAR-10 in shape, on this GPU
 
-All ways take the same number of records a step, clip each record's gradient, sum, add noise and update; those of
-dpgap also sample, score and filter. Prints a table, and writes rows to ``benchmarks/results/NAME.json``.
+All ways take the same number of records a step, clip each record's gradient, sum, add noise and update; those
+of dpgap also sample, score and filter. Prints a table, and writes rows to ``benchmarks/results/NAME.json``.
 """
 
 import argparse
@@ -16,6 +16,7 @@ import warnings
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from pathlib import Path
+from typing import Any
 
 import torch
 from rich.console import Console
@@ -28,7 +29,6 @@ from dpgap.data.records import Records
 from dpgap.models.build import build_model
 from dpgap.privacy.mechanism import Mechanism, Poisson
 from dpgap.signatures.parse import parse_signature
-from dpgap.training.execution import Execution
 from dpgap.training.filter import Filter, SelectTop
 from dpgap.training.fleet.fleet import train_fleet
 from dpgap.training.options import TrainingOptions
@@ -93,7 +93,9 @@ def images(name: str, shape: tuple[int, ...], records: int, batch: int) -> Workl
 
 def fleet(work: Workload, models: int, *, filtered: bool, options: TrainingOptions) -> Callable[[int], None]:
     epoch = max(1, round(len(work.records) / work.batch))
-    chosen = Filter(signature=parse_signature("linf"), select=SelectTop(k=1), every=epoch) if filtered else None
+    chosen = (
+        Filter(signature=parse_signature("linf"), select=SelectTop(k=1), every=epoch) if filtered else None
+    )
 
     def run(steps: int) -> None:
         train_fleet(
@@ -129,7 +131,7 @@ def vmapped(work: Workload, device: torch.device) -> Callable[[int], None]:
         for _ in range(steps):
             drawn = torch.randint(len(x), (work.batch,), device=device)
             gradients = each(own, x[drawn], y[drawn])
-            norms = sum(g.flatten(1).square().sum(1) for g in gradients.values()).sqrt()
+            norms = torch.cat([g.flatten(1) for g in gradients.values()], dim=1).norm(dim=1)
             factors = 1 / norms.clamp(min=1.0)
             for name, g in gradients.items():
                 total = torch.einsum("b,b...->...", factors, g)
@@ -173,12 +175,14 @@ def opacus(work: Workload, mode: str) -> Callable[[int], None]:
             grad_sample_mode=mode,
             criterion=nn.CrossEntropyLoss(),
         )
-        model, optimiser, *criterion, loader = private
-        judge, taken = criterion[0] if criterion else nn.CrossEntropyLoss(), 0
+        wrapped: Any = private[0]
+        optimiser, loader = private[1], private[-1]
+        judge: Any = private[2] if mode == "ghost" else nn.CrossEntropyLoss()
+        taken = 0
         while taken < steps:
             for x, y in loader:
                 optimiser.zero_grad()
-                judge(model(x), y).backward()
+                judge(wrapped(x), y).backward()
                 optimiser.step()
                 taken += 1
                 if taken == steps:
@@ -194,7 +198,7 @@ def build_copy(model: nn.Module) -> nn.Module:
 
 
 def measured(run: Callable[[int], None], models: int, steps: int, device: torch.device) -> list[float]:
-    """Milliseconds a model and step, once a repetition; what a run costs before its first step is taken off."""
+    """Milliseconds a model and step, once a repetition, without what a run costs before its first step."""
     run(2)
     times = []
     for _ in range(REPETITIONS):
@@ -268,7 +272,9 @@ def rows_of(work: Workload, cases: list[Case], device: torch.device) -> list[Row
             fastest=min(times),
             slowest=max(times),
         )
-        print(f"{work.name}, {name}, {precision}, {models} models: {row.ms_per_model_step:.4g} ms", flush=True)
+        print(
+            f"{work.name}, {name}, {precision}, {models} models: {row.ms_per_model_step:.4g} ms", flush=True
+        )
         found.append(row)
     return found
 
@@ -284,7 +290,15 @@ def machine(device: torch.device) -> dict[str, str]:
 
 def table(rows: list[Row]) -> Table:
     """Every way beside the fleet's best on the same workload."""
-    shown = Table("workload", "way", "precision", "models", "ms a model-step", "fastest to slowest", "times the best fleet")
+    shown = Table(
+        "workload",
+        "way",
+        "precision",
+        "models",
+        "ms a model-step",
+        "fastest to slowest",
+        "times the best fleet",
+    )
     for row in rows:
         best = min(
             other.ms_per_model_step
@@ -304,7 +318,7 @@ def table(rows: list[Row]) -> Table:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser = argparse.ArgumentParser(description="What one step of one private model costs.")
     parser.add_argument("--device", choices=("cpu", "cuda"), default="cpu")
     parser.add_argument("--out", type=Path, default=RESULTS)
     chosen = parser.parse_args()

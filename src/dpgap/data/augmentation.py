@@ -67,9 +67,7 @@ def augmentation_key(seed: int, step: int) -> int:
     return int(_seeds.stream(seed, "augmentation", step).integers(2**63))
 
 
-def _draws(
-    records: Int[Tensor, " B"], keys: Int[Tensor, " B"], copies: int
-) -> list[Int[Tensor, "B copies"]]:
+def _draws(records: Int[Tensor, " B"], keys: Int[Tensor, " B"], copies: int) -> list[Int[Tensor, "B copies"]]:
     """Three independent whole numbers in [0, 2^63) for each copy of each record."""
     of_record = _mixed(keys, records)
     of_copy = _mixed(of_record[:, None], torch.arange(copies, device=records.device))

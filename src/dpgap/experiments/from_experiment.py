@@ -50,8 +50,8 @@ from dpgap.training.trainer import removes_many
 _USUAL_CHUNK = {"cpu": 32, "cuda": 40}
 """Few enough to lose, and enough to be trained together at full speed."""
 _DIVERGED = (
-    "training diverged: the released weights are not finite. Too high a learning rate is the usual cause; lower "
-    "it, or raise expected_batch or clip less"
+    "training diverged: the released weights are not finite. Too high a learning rate is the usual cause; "
+    "lower it, or raise expected_batch or clip less"
 )
 
 
@@ -89,9 +89,7 @@ def run_experiment(
         return run(job_of(experiment, folder, execution), opened, execution=execution, watcher=watcher)
 
 
-def job_of(
-    experiment: Experiment, folder: Path | None = None, execution: Execution | None = None
-) -> Job:
+def job_of(experiment: Experiment, folder: Path | None = None, execution: Execution | None = None) -> Job:
     """The experiment, ready to run on the data in ``folder`` (else the one that DPGAP_DATA names)."""
     execution, prepared = execution or Execution(), prepare(experiment, folder)
     device = chosen_device(execution)

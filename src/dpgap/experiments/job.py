@@ -40,8 +40,8 @@ class Job:
     """An audit, ready to run.
 
     ``records`` training rows are there for the design to assign, ``usual_chunk`` models are trained at once
-    unless the execution says otherwise, all on ``device_kind``, ``steps_per_epoch`` tells when a record left, and ``notes`` are what
-    a reader of the result should know.
+    unless the execution says otherwise, all on ``device_kind``, ``steps_per_epoch`` tells when a record left,
+    and ``notes`` are what a reader of the result should know.
     """
 
     description: Description

@@ -50,8 +50,9 @@ class Margin(Signature):
 
     Section 3 and Appendix D of the paper, signature 7.
 
-    >>> record = Record(logits=torch.tensor([0.75, 0.25]).log(), label=torch.tensor(1), loss=torch.tensor(1.0),
-    ...                 gradient=torch.zeros(2), clip_norm=1.0, displacement=torch.zeros(2))
+    >>> record = Record(logits=torch.tensor([0.75, 0.25]).log(), label=torch.tensor(1),
+    ...                 loss=torch.tensor(1.0), gradient=torch.zeros(2), clip_norm=1.0,
+    ...                 displacement=torch.zeros(2))
     >>> round(Margin().score(record, torch.zeros(()))[0].item(), 6)
     0.5
     """

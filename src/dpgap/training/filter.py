@@ -129,7 +129,11 @@ class Filter:
         return self.select.k * groups * sum(map(self.due, range(1, steps + 1)))
 
     def after(
-        self, step: int, scores: Float[Tensor, "*M N"], labels: Int[Tensor, " N"], active: Bool[Tensor, "*M N"]
+        self,
+        step: int,
+        scores: Float[Tensor, "*M N"],
+        labels: Int[Tensor, " N"],
+        active: Bool[Tensor, "*M N"],
     ) -> tuple[Bool[Tensor, "*M N"], Float[Tensor, "*M N"]]:
         """Who is active after step ``step``, and the scores to go on with."""
         if not self.due(step):

@@ -1,7 +1,7 @@
 """What only a GPU can show: run ``python -m tests.training.fleet.on_gpu`` where there is one.
 
-Kernels equal their torch twins over shapes and precisions; a fleet on CUDA equals the one on the CPU under the
-same coins, noise and weights; tiles, graphs and overflow replays change no bit.
+Kernels equal their torch twins over shapes and precisions; a fleet on CUDA equals the one on the CPU under
+the same coins, noise and weights; tiles, graphs and overflow replays change no bit.
 """
 
 from dataclasses import replace
@@ -20,9 +20,10 @@ from dpgap.training.fleet.convolution import Window, gradient_rows
 from dpgap.training.fleet.fleet import train_fleet
 from dpgap.training.fleet.network import NativeNetwork
 from dpgap.training.fleet.randomness import HostRandomness
-from dpgap.training.fleet.run import Tile
+from dpgap.training.fleet.run import Finished, Tile
 from dpgap.training.fleet.size import Size
 from dpgap.training.options import TrainingOptions
+from dpgap.training.step import Task
 from dpgap.training.trainer import make_task
 
 TOLERANCE = {"fp32": 2e-5, "tf32": 0.1, "bf16": 0.5}
@@ -31,7 +32,12 @@ CUDA, CPU = torch.device("cuda"), torch.device("cpu")
 
 def networks() -> list[tuple[nn.Module, tuple[int, ...]]]:
     odd = nn.Sequential(
-        nn.Conv2d(3, 5, 3, stride=2, padding=1), nn.ReLU(), nn.Conv2d(5, 24, (3, 2)), nn.Tanh(), nn.Flatten(), nn.Linear(24 * 4 * 5, 10)
+        nn.Conv2d(3, 5, 3, stride=2, padding=1),
+        nn.ReLU(),
+        nn.Conv2d(5, 24, (3, 2)),
+        nn.Tanh(),
+        nn.Flatten(),
+        nn.Linear(24 * 4 * 5, 10),
     )
     images = (3, 32, 32)
     return [
@@ -57,7 +63,7 @@ def check_gradients_and_statistics() -> None:
             network.prepare(weights.to(CUDA))
             layers = network.look(x.to(CUDA), y.to(CUDA)).gradients
             found = torch.cat([layer.dense() for layer in layers], dim=2).cpu()
-            # A maximum or a ReLU that is close may fall on the other side, and moves its record: so the median.
+            # A close maximum or ReLU may fall on the other side, and moves its record: so the median.
             errors = (found - expected).norm(dim=2) / expected.norm(dim=2)
             error = float(errors.median())
             assert error < tolerance, (shape, precision, error)
@@ -67,7 +73,9 @@ def check_gradients_and_statistics() -> None:
             largest = torch.stack([layer.largest() for layer in layers]).amax(dim=0).cpu()
             torch.testing.assert_close(largest, found.abs().amax(dim=2), rtol=1e-6, atol=0)
             factors = torch.rand(3, 5)
-            summed = torch.cat([layer.weighted_sum(factors.to(CUDA), finite=False) for layer in layers], dim=1)
+            summed = torch.cat(
+                [layer.weighted_sum(factors.to(CUDA), finite=False) for layer in layers], dim=1
+            )
             exact = torch.einsum("mr,mrp->mp", factors.double(), found.double())
             assert float((summed.cpu() - exact).norm() / exact.norm()) < 1e-6
             print(f"gradients {shape} {precision}: {error:.1e}", flush=True)
@@ -83,7 +91,7 @@ def run(sampling: object = None, **changed: object) -> Mechanism:
     return Mechanism(**fields | {"expected_batch": 72.0, "steps": 6} | changed)
 
 
-def under_the_same_coins(task: object, seeds: list[int], device: torch.device, rows: int = 64) -> object:
+def under_the_same_coins(task: Task, seeds: list[int], device: torch.device, rows: int = 64) -> Finished:
     size = Size(models=len(seeds), rows=rows, width=rows, bytes=0)
     fleet = fleet_module._fleet(task, size, device)
     members = torch.ones(len(seeds), len(task.records), dtype=torch.bool)
@@ -110,7 +118,10 @@ def check_cuda_equals_cpu() -> None:
             here, there = (under_the_same_coins(task, [0, 1, 2], device) for device in (CPU, CUDA))
             error = float((here.weights - there.weights).abs().max())
             moved = int((here.removed_at != there.removed_at).sum())
-            print(f"cuda = cpu, {type(mechanism.sampling).__name__}, {name}: {error:.1e}, {moved} removals differ", flush=True)
+            print(
+                f"cuda = cpu, {type(mechanism.sampling).__name__}, {name}: {error:.1e}, {moved} removals",
+                flush=True,
+            )
             assert error < 1e-4
             assert moved == 0
 
@@ -123,7 +134,9 @@ def check_tiles_graphs_and_replays_change_no_bit() -> None:
 
         def trained(mechanism, seeds, graph=True, options=options):
             execution = Execution(device="cuda", compile=graph)
-            return train_fleet(data, model, mechanism, chosen, options=options, seeds=seeds, execution=execution)
+            return train_fleet(
+                data, model, mechanism, chosen, options=options, seeds=seeds, execution=execution
+            )
 
         mechanism = run(Poisson(rate=0.1), expected_batch=200.0, steps=9)
         many = trained(mechanism, range(11))
@@ -170,8 +183,19 @@ def check_scores_do_not_depend_on_company() -> None:
 def check_kernels_of_rows() -> None:
     """Formed gradients of the very same inputs, so that only the products differ."""
     exact = {"fp32": 1e-5, "tf32": 2e-3, "bf16": 5e-3}
-    layers = [(1, 16, 28, 5, 0), (3, 32, 32, 3, 1), (32, 32, 32, 3, 1), (32, 64, 16, 3, 1), (64, 128, 8, 3, 1)]
-    for channels, outs, side, size, pad in [*layers, (128, 128, 8, 3, 1), (128, 256, 8, 3, 1), (16, 32, 12, 4, 0)]:
+    layers = [
+        (1, 16, 28, 5, 0),
+        (3, 32, 32, 3, 1),
+        (32, 32, 32, 3, 1),
+        (32, 64, 16, 3, 1),
+        (64, 128, 8, 3, 1),
+    ]
+    for channels, outs, side, size, pad in [
+        *layers,
+        (128, 128, 8, 3, 1),
+        (128, 256, 8, 3, 1),
+        (16, 32, 12, 4, 0),
+    ]:
         for stride in (1, 2):
             window = Window(size=(size, size), stride=(stride, stride), padding=(pad, pad))
             for precision, tolerance in exact.items():

@@ -1,11 +1,11 @@
 """Convolutions of a fleet: forward, and per-sample gradients as products of matrices."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import torch
 from jaxtyping import Float, Int8
-from torch import Tensor
+from torch import Tensor, nn
 from torch.nn import functional
 
 from dpgap.training.fleet.gradients import Rows
@@ -21,6 +21,13 @@ class Window:
     size: Pair
     stride: Pair
     padding: Pair
+
+    @classmethod
+    def of(cls, layer: nn.Conv2d) -> "Window":
+        """That of ``layer``, whose padding is in numbers."""
+        (high, wide), (down, right) = layer.kernel_size, layer.stride
+        above, beside = map(int, layer.padding)
+        return cls(size=(high, wide), stride=(down, right), padding=(above, beside))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -41,7 +48,7 @@ class Activation:
     """Channels-last input and output, where each maximum was, and, once known, the convolution's gradient."""
 
     x: Float[Tensor, "N H W I"]
-    value: Float[Tensor, "N h w O"] | None = None
+    value: Float[Tensor, "N h w O"] = field(init=False)
     argmax: Int8[Tensor, "N h w O"] | None = None
     dense: Float[Tensor, "N y x O"] | None = None
 
@@ -79,8 +86,8 @@ def convolved(
         x = x.contiguous(memory_format=torch.channels_last)
     biases = [None] * len(weight) if bias is None else list(bias.to(x.dtype))
     parts = [
-        functional.conv2d(part, *own, window.stride, window.padding)
-        for part, *own in zip(x.chunk(len(weight)), weight, biases, strict=True)
+        functional.conv2d(part, own, shift, window.stride, window.padding)
+        for part, own, shift in zip(x.chunk(len(weight)), weight, biases, strict=True)
     ]
     return _joined(parts)
 
@@ -124,7 +131,7 @@ def conv_tanh_rows(
 ) -> FlatRows:
     """The rows of a convolution whose activation has the gradient ``outputs``."""
     gradient, window = launch.channels_last(outputs), how.window
-    if how.at_once and how.pool:
+    if how.at_once and kept.argmax is not None:
         rows, statistics = launch.pooled_rows(
             kept.x, gradient, kept.value, kept.argmax, window.size, how.products
         )
@@ -157,13 +164,14 @@ class _ConvTanh(torch.autograd.Function):
         return value, argmax
 
     @staticmethod
-    def backward(ctx: Any, gradient: Tensor, _: Any) -> tuple[Tensor | None, None, None, None, None]:
+    def backward(ctx: Any, *gradients: Any) -> tuple[Tensor | None, None, None, None, None]:
         if not ctx.needs_input_grad[0]:
             return None, None, None, None, None
         (weight,), how, kept = ctx.saved_tensors, ctx.how, ctx.kept
-        dense = _dense(kept, gradient.contiguous(), how.window)
+        dense = _dense(kept, gradients[0].contiguous(), how.window)
         if how.at_once:
-            inputs = launch.input_gradient(dense, weight, *kept.x.shape[1:3], how.products)
+            height, width = kept.x.shape[1:3]
+            inputs = launch.input_gradient(dense, weight, height, width, how.products)
         else:
             kept.dense = dense
             inputs = _input_gradient(dense, weight, kept.x, how.window)

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from typing import Any
 
 import torch
 from torch.backends import cuda, cudnn
@@ -18,12 +19,13 @@ def arithmetic(precision: Precision) -> Iterator[None]:
     Sums of gradients are taken outside of such a block, and so in float32 whatever the precision.
     """
     how = "ieee" if precision == "fp32" else "tf32"
-    before = cuda.matmul.fp32_precision, cudnn.conv.fp32_precision, cudnn.deterministic
-    cuda.matmul.fp32_precision, cudnn.conv.fp32_precision, cudnn.deterministic = how, how, True
+    conv: Any = cudnn.conv  # pyright: ignore[reportAttributeAccessIssue]  made at run time
+    before = cuda.matmul.fp32_precision, conv.fp32_precision, cudnn.deterministic
+    cuda.matmul.fp32_precision, conv.fp32_precision, cudnn.deterministic = how, how, True
     try:
         yield
     finally:
-        cuda.matmul.fp32_precision, cudnn.conv.fp32_precision, cudnn.deterministic = before
+        cuda.matmul.fp32_precision, conv.fp32_precision, cudnn.deterministic = before
 
 
 def chosen_device(execution: Execution) -> torch.device:
@@ -31,8 +33,8 @@ def chosen_device(execution: Execution) -> torch.device:
     there = torch.cuda.is_available()
     if execution.device == "cuda" and not there:
         raise InvalidInput(
-            "device must be 'cpu' or 'auto' here, got 'cuda': PyTorch sees no CUDA device. Check nvidia-smi, and "
-            "that this PyTorch was built for CUDA."
+            "device must be 'cpu' or 'auto' here, got 'cuda': PyTorch sees no CUDA device. Check nvidia-smi, "
+            "and that this PyTorch was built for CUDA."
         )
     return torch.device("cuda" if there and execution.device != "cpu" else "cpu")
 

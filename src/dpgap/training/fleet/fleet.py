@@ -209,9 +209,9 @@ def _membership(membership: Tensor | None, models: int, n: int) -> Bool[Tensor, 
         return torch.ones(models, n, dtype=torch.bool)
     if membership.dtype != torch.bool or membership.shape != (models, n):
         raise InvalidInput(
-            f"membership must be booleans of shape ({models}, {n}), a row for each seed and a column for each "
-            f"record and canary, got shape {tuple(membership.shape)} of {membership.dtype}. It says which rows "
-            f"exist in which model; start from torch.ones({models}, {n}, dtype=torch.bool)."
+            f"membership must be booleans of shape ({models}, {n}), a row for each seed and a column for "
+            f"each record and canary, got shape {tuple(membership.shape)} of {membership.dtype}. It says "
+            f"which rows exist in which model; start from torch.ones({models}, {n}, dtype=torch.bool)."
         )
     return membership
 
@@ -220,8 +220,8 @@ def _size(task: Task, device: torch.device, models: int, threads: int) -> Size:
     if device.type == "cpu":
         if task.options.precision != "fp32":
             raise InvalidInput(
-                f"precision must be 'fp32' on a CPU, got {task.options.precision!r}, which a GPU's matrix units "
-                "compute in. Write 'fp32', or device='cuda'."
+                f"precision must be 'fp32' on a CPU, got {task.options.precision!r}, which a GPU's matrix "
+                "units compute in. Write 'fp32', or device='cuda'."
             )
         return cpu_size(task, models, threads)
     row = task.records.x.new_zeros(task.records.x.shape[1:]).to(device)

@@ -1,8 +1,8 @@
 """Layers whose parameters differ from model to model; everything else in a network is used as it is.
 
-A fleet's activations have shape ``[M * R * K, ...]``: R rows of each of M models, K copies of each row. A layer
-without parameters need not know. One with parameters finds each model's own in the `Tape`, leaves there what
-it was given and what it gave, and forms the per-sample gradients of its parameters from both, once the
+A fleet's activations have shape ``[M * R * K, ...]``: R rows of each of M models, K copies of each row. A
+layer without parameters need not know. One with parameters finds each model's own in the `Tape`, leaves there
+what it was given and what it gave, and forms the per-sample gradients of its parameters from both, once the
 gradient of its output is known. To add a layer, write its class here and name it in ``NATIVE``.
 """
 
@@ -78,7 +78,7 @@ class FleetLayer(nn.Module, ABC):
     @staticmethod
     def takes(layer: Any) -> bool:
         """Whether this class does all that ``layer`` does."""
-        return True
+        return isinstance(layer, nn.Module)
 
     def prepare(self, parameters: Mapping[str, Float[Tensor, "M ..."]]) -> Any:
         """What `forward` needs of the models' parameters, once a step."""
@@ -223,7 +223,7 @@ class FleetConv2d(FleetLayer):
 
     def __init__(self, layer: nn.Conv2d, name: str, tape: Tape) -> None:
         super().__init__(layer, name, tape)
-        self._window = Window(size=layer.kernel_size, stride=layer.stride, padding=layer.padding)
+        self._window = Window.of(layer)
         self.bias = layer.bias is not None
 
     @staticmethod
@@ -248,7 +248,7 @@ class FleetConvTanh(FleetLayer):
 
     def __init__(self, layer: nn.Conv2d, name: str, tape: Tape, *, pool: bool) -> None:
         super().__init__(layer, name, tape)
-        window = Window(size=layer.kernel_size, stride=layer.stride, padding=layer.padding)
+        window = Window.of(layer)
         patch = math.prod(layer.weight.shape[1:])
         at_once = patch <= _SMALL_PATCH and (layer.padding == (0, 0) if pool else patch < 2 * _ALIGNED)
         self._how = Activated(window=window, pool=pool, at_once=at_once, products=tape.products)
@@ -290,7 +290,9 @@ class FleetStandardisedConv2d(FleetConv2d):
         by_channel = formed[..., :size].unflatten(2, centred.shape[2:])
         along = (by_channel * centred).sum(dim=3, keepdim=True)
         gains = prepared["gains"][:, None]
-        raw = gains * (scale * (by_channel - by_channel.mean(dim=3, keepdim=True)) - centred * scale**3 * along)
+        raw = gains * (
+            scale * (by_channel - by_channel.mean(dim=3, keepdim=True)) - centred * scale**3 * along
+        )
         return Rows(rows=torch.cat([raw.flatten(2), formed[..., size:], (along * scale).flatten(2)], dim=2))
 
 

@@ -40,7 +40,8 @@ class Network(ABC):
     """
 
     def __init__(self, model: nn.Module, parameters: Mapping[str, Tensor], precision: Precision) -> None:
-        self.parameters, self.precision = dict(parameters), precision
+        self.parameters = dict(parameters)
+        self.precision: Precision = precision
         self.device = next(iter(parameters.values())).device
 
     @abstractmethod
@@ -72,7 +73,7 @@ def named_weights(
 
 @final
 class NativeNetwork(Network):
-    """The model's own ``forward`` on all rows at once, its layers with parameters replaced by fleet layers."""
+    """The model's own ``forward`` on all rows at once, with fleet layers for those that have parameters."""
 
     def __init__(
         self,
@@ -137,7 +138,7 @@ class NativeNetwork(Network):
             path = f"{name}.{child}" if name else child
             following = [other for _, other in children[place:]] if isinstance(module, nn.Sequential) else []
             absorbed = _activation(following) if self._fused else 0
-            if absorbed:
+            if absorbed and isinstance(each, nn.Conv2d):
                 layer = FleetConvTanh(each, path, self._tape, pool=absorbed == 2)
                 self._layers.append(layer)
                 module.add_module(child, layer)
@@ -170,7 +171,7 @@ def cross_entropy(
 
 
 def _activation(layers: list[nn.Module]) -> int:
-    """How many layers after the first, a convolution, `FleetConvTanh` does with it: a tanh and perhaps a pool."""
+    """How many layers `FleetConvTanh` does with the first, a convolution: a tanh and perhaps a pool."""
     if not layers or type(layers[0]) is not nn.Conv2d or not FleetConvTanh.takes(layers[0]):
         return 0
     if not all(value.requires_grad for value in layers[0].parameters()):
@@ -185,7 +186,9 @@ def _activation(layers: list[nn.Module]) -> int:
 
 def _halves(pool: nn.MaxPool2d) -> bool:
     """Whether it takes the maximum of each 2 by 2 places, and drops what is left at the edge."""
-    sizes = {(size, size) if isinstance(size, int) else tuple(size) for size in (pool.kernel_size, pool.stride)}
+    sizes = {
+        (size, size) if isinstance(size, int) else tuple(size) for size in (pool.kernel_size, pool.stride)
+    }
     plain = pool.padding in (0, (0, 0)) and pool.dilation in (1, (1, 1))
     return sizes == {(2, 2)} and plain and not pool.ceil_mode and not pool.return_indices
 
@@ -252,14 +255,16 @@ def build_network(
 ) -> Network:
     """The native network where it gives the gradients of the vmapped one, and the vmapped one elsewhere.
 
-    Both are tried on public random weights and rows, so that a ``forward`` that goes around its layers, or uses
-    one twice, is found out. The slower way is said once, in the log.
+    Both are tried on public random weights and rows, so that a ``forward`` that goes around its layers, or
+    uses one twice, is found out. The slower way is said once, in the log.
     """
     cpu = {name: value.cpu() for name, value in parameters.items()}
     general = VmappedNetwork(copy.deepcopy(model).cpu(), cpu)
     try:
         native = NativeNetwork(copy.deepcopy(model).cpu(), cpu)
-        problem = None if _agree(native, general, row.cpu(), num_classes) else "its forward goes around its layers"
+        problem = (
+            None if _agree(native, general, row.cpu(), num_classes) else "its forward goes around its layers"
+        )
     except Unsupported as missing:
         problem = f"{missing} has no fleet version"
     if problem is None:

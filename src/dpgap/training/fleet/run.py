@@ -12,7 +12,7 @@ from dpgap.training.fleet.batches import width_for
 from dpgap.training.fleet.device import captured
 from dpgap.training.fleet.network import named_weights
 from dpgap.training.fleet.randomness import Randomness
-from dpgap.training.fleet.step import Fleet, FleetState, apply_filter, begin, learn
+from dpgap.training.fleet.step import Fleet, apply_filter, begin, learn
 from dpgap.training.step import Task
 
 FleetObserver = Callable[[int, dict[str, Tensor]], None]
@@ -33,10 +33,10 @@ class Finished:
 class Tile:
     """M models trained together, from their start to their end, any number of times.
 
-    With a ``width`` a step's rows have a buffer of that size, and nothing is copied from the device while steps
-    run; should a step have drawn more, the steps since the last look are taken again from where they started,
-    without a buffer: coins and noise are keyed by the step, so they are the same. With None each step gets
-    what it needs. ``graph`` captures the step once and replays it.
+    With a ``width`` a step's rows have a buffer of that size, and nothing is copied from the device while
+    steps run; should a step have drawn more, the steps since the last look are taken again from where they
+    started, without a buffer: coins and noise are keyed by the step, so they are the same. With None each
+    step gets what it needs. ``graph`` captures the step once and replays it.
     """
 
     def __init__(self, fleet: Fleet, models: int, *, width: int | None, graph: bool) -> None:
@@ -109,4 +109,3 @@ def _segments(task: Task, *, each: bool) -> Iterator[range]:
         if each or due or step - first + 1 == _LONGEST or step == task.mechanism.steps:
             yield range(first, step + 1)
             first = step + 1
-

@@ -30,7 +30,7 @@ class Given:
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Seen:
-    """R drawn rows of each of M models; ``table`` names the record in each place, ``there`` whether any is."""
+    """R drawn rows of each of M models: ``table`` has the record of each place, ``there`` whether any is."""
 
     look: Look
     table: Int[Tensor, "M R"]
@@ -113,8 +113,8 @@ def scored(
 ) -> tuple[Float[Tensor, "M R"], Float[Tensor, "M R ..."]]:
     """Each row's score, and its memory after this draw.
 
-    Norms come from the layers' statistics. Any other signature is its own definition, `Signature.score`, mapped
-    over the rows; gradients are formed only for one that says it needs them.
+    Norms come from the layers' statistics. Any other signature is its own definition, `Signature.score`,
+    mapped over the rows; gradients are formed only for one that says it needs them.
     """
     if isinstance(signature, GradientNorm):
         return signature.of(seen.norm(signature.p), seen.length, seen.clip_norm), memory
@@ -138,5 +138,3 @@ def scored(
 
     each = vmap(vmap(one, in_dims=(0, 0, 0, 0, None, 0)))
     return each(look.logits, seen.labels, look.losses, gradients, seen.weights - seen.start, memory)
-
-

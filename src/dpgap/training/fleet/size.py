@@ -19,7 +19,7 @@ _SHARE = 0.5
 _ENOUGH = 5 * 2**30
 """Bytes of rows that keep a GPU busy: more models at once would only take more."""
 _DEVIATIONS = 4.0
-"""Room for a step's rows beyond the expected; one step in 30,000 of a model needs more, and is taken again."""
+"""Room for rows beyond the expected; a model's step in 30,000 needs more, and is taken again."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -37,7 +37,7 @@ class Size:
 
 
 def kept_bytes(task: Task, models: int) -> int:
-    """What a tile keeps: weights, noise and sums; coins, masks, places, removals, scores, memories of records."""
+    """What a tile keeps: weights, noise, sums; of records coins, masks, places, removals, scores, memories."""
     parameters = sum(value.numel() for value in task.parameters.values())
     memory = math.prod(task.filter.signature.memory_shape) if task.filter else 0
     a_record = 2 * (1 + 1 + 8 + 4 + 4 * memory) + 24  # twice, as a step may have to be taken again
@@ -70,9 +70,9 @@ def cuda_size(task: Task, row_bytes: int, total_bytes: int) -> Size:
     most = int(_SHARE * total_bytes // row_bytes) // _CUDA_ROWS * _CUDA_ROWS
     if most == 0:
         raise InvalidInput(
-            f"The model takes {row_bytes / 2**20:.0f} MiB for each record that is looked at, and this GPU has "
-            f"{total_bytes / 2**30:.0f} GiB: not even {_CUDA_ROWS} records fit. Take a smaller model or fewer "
-            "copies, or device='cpu'."
+            f"The model takes {row_bytes / 2**20:.0f} MiB for each record that is looked at, and this GPU "
+            f"has {total_bytes / 2**30:.0f} GiB: not even {_CUDA_ROWS} records fit. Take a smaller model or "
+            "fewer copies, or device='cpu'."
         )
     looks = math.ceil(width / most)
     rows = width_for(math.ceil(width / looks), _CUDA_ROWS)
@@ -80,14 +80,16 @@ def cuda_size(task: Task, row_bytes: int, total_bytes: int) -> Size:
     kept = kept_bytes(task, models)
     if kept > (1 - _SHARE) * total_bytes:
         raise InvalidInput(
-            f"A tile of {models} models keeps {kept / 2**30:.1f} GiB from step to step, more than half of this "
-            f"GPU's {total_bytes / 2**30:.0f} GiB; {int(models * (1 - _SHARE) * total_bytes / kept)} would fit. A "
-            "signature without memory, or fewer records, keeps less; or write device='cpu'."
+            f"A tile of {models} models keeps {kept / 2**30:.1f} GiB from step to step, more than half of "
+            f"this GPU's {total_bytes / 2**30:.0f} GiB; {int(models * (1 - _SHARE) * total_bytes / kept)} "
+            "would fit. A signature without memory, or fewer records, keeps less; or write device='cpu'."
         )
     return Size(models=models, rows=rows, width=rows * looks, bytes=kept + models * rows * row_bytes)
 
 
-def measured_row_bytes(network: Network, start: Float[Tensor, " P"], row: Float[Tensor, "..."], copies: int) -> int:
+def measured_row_bytes(
+    network: Network, start: Float[Tensor, " P"], row: Float[Tensor, "..."], copies: int
+) -> int:
     """What each further row takes on this GPU while it is looked at, measured on zeros."""
     network.prepare(start[None])
     few, many = (_peak(network, row, copies, rows) for rows in (_CUDA_ROWS, 4 * _CUDA_ROWS))

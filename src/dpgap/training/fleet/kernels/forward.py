@@ -69,7 +69,9 @@ def conv_pool_tanh(
         at = x + base[:, None] + (dy * stride_y + dx * stride_x + c)[None, :]
         mask = there[:, None] & (k < K)[None, :]
         w = tl.load(
-            weight + m * O * K + o[None, :] * K + k[:, None], mask=(o < O)[None, :] & (k < K)[:, None], other=0.0
+            weight + m * O * K + o[None, :] * K + k[:, None],
+            mask=(o < O)[None, :] & (k < K)[:, None],
+            other=0.0,
         )
         acc0 = dot(tl.load(at, mask=mask, other=0.0), w, acc0, PRECISION)
         acc1 = dot(tl.load(at + stride_x, mask=mask, other=0.0), w, acc1, PRECISION)

@@ -141,7 +141,9 @@ def activated(x: Tensor, bias: Tensor, *, pool: bool) -> tuple[Tensor, Tensor | 
     return out, argmax
 
 
-def before_activation(gradient: Tensor, value: Tensor, argmax: Tensor | None, height: int, width: int) -> Tensor:
+def before_activation(
+    gradient: Tensor, value: Tensor, argmax: Tensor | None, height: int, width: int
+) -> Tensor:
     """The gradient of what `activated` was given, ``[N, height, width, O]``."""
     if argmax is None:
         out = torch.empty_like(value)

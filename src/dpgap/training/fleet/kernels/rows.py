@@ -221,6 +221,8 @@ def weighted_rows(
         r = share * SHARE + i
         w = tl.load(weights + m * R + r, mask=(r < R) & (i < SHARE), other=0.0)
         counted = tl.where(w != 0, P, 0)
-        tile = tl.load(rows + (m * R + r)[:, None] * P + p[None, :], mask=p[None, :] < counted[:, None], other=0.0)
+        tile = tl.load(
+            rows + (m * R + r)[:, None] * P + p[None, :], mask=p[None, :] < counted[:, None], other=0.0
+        )
         acc += tl.sum(w[:, None] * tile.to(tl.float32), axis=0)
     tl.store(parts + (m * tl.num_programs(1) + share) * P + p, acc, mask=p < P)
