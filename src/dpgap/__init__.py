@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from dpgap.privacy.estimators import ClopperPearson, Gaussian, Jeffreys, JointBeta, SubsampledGaussian
     from dpgap.privacy.every_record import RecordBounds, bound_every_record, strongest_record
     from dpgap.privacy.guesses import BestGuesses, FixedGuesses, GuessGrid, HeldOutCanaries
+    from dpgap.privacy.low_fpr import true_positive_rate
     from dpgap.privacy.lower_bound import LowerBound, lower_bound, one_record_bound
     from dpgap.privacy.mechanism import Adjacency, BallsInBins, Mechanism, Poisson, Shuffled
     from dpgap.privacy.one_run import one_run_bound
@@ -49,6 +50,7 @@ if TYPE_CHECKING:
     from dpgap.signatures.output import Entropy, InverseConfidence, Loss, Margin
     from dpgap.training.execution import Execution
     from dpgap.training.filter import Filter, SelectTop
+    from dpgap.training.fleet.fleet import FleetResult, train_fleet
     from dpgap.training.options import PlainSGD, TrainingOptions
     from dpgap.training.release import Trained, save_release
     from dpgap.training.trainer import train
@@ -79,6 +81,7 @@ __all__ = [
     "Filter",
     "Fixed",
     "FixedGuesses",
+    "FleetResult",
     "Gaussian",
     "GradientNorm",
     "Group",
@@ -138,6 +141,8 @@ __all__ = [
     "save_release",
     "strongest_record",
     "train",
+    "train_fleet",
+    "true_positive_rate",
 ]
 
 __version__ = version("dpgap")
@@ -202,6 +207,7 @@ _NAMES_IN = {
         "GuessGrid",
         "HeldOutCanaries",
     ),
+    "dpgap.privacy.low_fpr": ("true_positive_rate",),
     "dpgap.privacy.lower_bound": (
         "LowerBound",
         "lower_bound",
@@ -252,6 +258,10 @@ _NAMES_IN = {
     "dpgap.training.filter": (
         "Filter",
         "SelectTop",
+    ),
+    "dpgap.training.fleet.fleet": (
+        "FleetResult",
+        "train_fleet",
     ),
     "dpgap.training.options": (
         "PlainSGD",

@@ -164,7 +164,7 @@ def cross_entropy(
     largest = by_class.amax(dim=0)
     powers = (by_class - largest).exp_()
     total = powers.sum(dim=0)
-    losses = total.log() + largest - by_class.gather(0, index)[0]
+    losses = total.log() + (largest - by_class.gather(0, index)[0])
     slopes = powers.div_(total)
     slopes.scatter_add_(0, index, -torch.ones_like(largest)[None])
     return losses, slopes.t()
@@ -267,6 +267,8 @@ def build_network(
         )
     except Unsupported as missing:
         problem = f"{missing} has no fleet version"
+    except (AttributeError, KeyError, RuntimeError) as failure:
+        problem = f"its layers are not used as they are, each once ({failure})"
     if problem is None:
         return NativeNetwork(model, parameters, precision, fused=launch.usable(row))
     _LOG.warning("The fleet trains this model by vmapped gradients, which is slower: %s.", problem)

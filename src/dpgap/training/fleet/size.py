@@ -37,7 +37,7 @@ class Size:
 
 
 def kept_bytes(task: Task, models: int) -> int:
-    """What a tile keeps: weights, noise, sums; of records coins, masks, places, removals, scores, memories."""
+    """What a tile keeps: weights, noise, sums; coins, masks, places, removals, scores, memories."""
     parameters = sum(value.numel() for value in task.parameters.values())
     memory = math.prod(task.filter.signature.memory_shape) if task.filter else 0
     a_record = 2 * (1 + 1 + 8 + 4 + 4 * memory) + 24  # twice, as a step may have to be taken again

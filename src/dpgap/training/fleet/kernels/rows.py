@@ -167,13 +167,11 @@ def gradient_of_taps(
         if part == 0:
             sums += tl.sum(g.to(tl.float32), axis=0)
         g = tl.trans(g)
-        mask = (there & (z >= 0) & (z < W))[:, None] & (c < C)[None, :]
-        first = dot(g, tl.load(at, mask=mask, other=0.0), first, PRECISION)
+        channels = (c < C)[None, :]
+        first = _add_place(first, g, at, there, z, W, channels, PRECISION)
         if TAPS == 3:
-            mask = (there & (z >= -1) & (z < W - 1))[:, None] & (c < C)[None, :]
-            second = dot(g, tl.load(at + stride_x, mask=mask, other=0.0), second, PRECISION)
-            mask = (there & (z >= -2) & (z < W - 2))[:, None] & (c < C)[None, :]
-            third = dot(g, tl.load(at + 2 * stride_x, mask=mask, other=0.0), third, PRECISION)
+            second = _add_place(second, g, at + stride_x, there, z + 1, W, channels, PRECISION)
+            third = _add_place(third, g, at + 2 * stride_x, there, z + 2, W, channels, PRECISION)
     at = (o[:, None] * KH * KW + part * TAPS) * C + c[None, :]
     inside = (o < O)[:, None] & (c < C)[None, :]
     _store(first, rows, statistics, row, part * TAPS, SLOTS, at, inside, P)
@@ -182,6 +180,13 @@ def gradient_of_taps(
         _store(third, rows, statistics, row, part * TAPS + 2, SLOTS, at + 2 * C, inside, P)
     if (part == 0) & (P > O * KH * KW * C):
         _store(sums, rows, statistics, row, SLOTS - 1, SLOTS, O * KH * KW * C + o, o < O, P)
+
+
+@triton.jit
+def _add_place(acc, g, at, there, z, W: tl.constexpr, channels, PRECISION: tl.constexpr):
+    """``acc`` and the products of ``g`` with what lies at ``at``, where column ``z`` is inside."""
+    mask = (there & (z >= 0) & (z < W))[:, None] & channels
+    return dot(g, tl.load(at, mask=mask, other=0.0), acc, PRECISION)
 
 
 @triton.jit
