@@ -157,6 +157,7 @@ def test_what_has_no_fleet_version_is_trained_by_the_definition_and_the_log_says
     assert isinstance(network, VmappedNetwork)
     assert len(caplog.records) == 1
     assert "vmapped gradients, which is slower" in caplog.text
+    assert "\n" not in caplog.messages[0]
 
 
 def test_the_log_names_the_layer_without_a_fleet_version(caplog):
