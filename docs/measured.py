@@ -18,7 +18,16 @@ MARKER = re.compile(r"^<!-- fleet-(table|chart) (\w+) -->$", re.MULTILINE)
 FLEET = "dpgap fleet"
 LEFT, TOP, WIDE, HIGH = 60, 20, 480, 220
 """Where the chart's field begins, and its size."""
-HEAD = "| workload | records a step | way | precision | models | ms a model-step | fastest to slowest | times the best fleet |"
+HEADS = (
+    "workload",
+    "records a step",
+    "way",
+    "precision",
+    "models",
+    "ms a model-step",
+    "fastest to slowest",
+    "times the best fleet",
+)
 Row = dict[str, Any]
 
 
@@ -33,9 +42,9 @@ def on_page_markdown(markdown: str, /, *, page: object, **_: object) -> str:
 
 
 def table(content: dict[str, Any]) -> str:
-    """Every way in the order of the file, beside the best fleet on the same workload, and the machine below."""
+    """Every way in the order of the file, beside the workload's best fleet; and the machine."""
     rows = content["rows"]
-    lines = [HEAD, re.sub(r"[^|]+", "---", HEAD)]
+    lines = [f"| {' | '.join(HEADS)} |", "| --- " * len(HEADS) + "|"]
     for row in rows:
         of_fleet = [
             other["ms_per_model_step"] for other in _fleets(rows) if other["workload"] == row["workload"]
@@ -91,7 +100,8 @@ def chart(rows: list[Row]) -> str:
     size = f"0 0 {LEFT + WIDE + 30} {TOP + HIGH + 44}"
     label = "Milliseconds a model-step against models trained together"
     caption = f"<figcaption>{label}: {'; '.join(map(html.escape, lines))}.</figcaption>"
-    return f'<figure><svg viewBox="{size}" role="img" aria-label="{label}">{"".join(drawn)}</svg>{caption}</figure>'
+    svg = f'<svg viewBox="{size}" role="img" aria-label="{label}">{"".join(drawn)}</svg>'
+    return f"<figure>{svg}{caption}</figure>"
 
 
 def _read(name: str, page: object) -> dict[str, Any]:
