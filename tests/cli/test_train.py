@@ -11,6 +11,7 @@ from safetensors.numpy import load_file
 from dpgap.cli import _install, main
 from dpgap.cli import train as train_module
 from dpgap.data.load import load
+from dpgap.errors import InvalidInput
 from dpgap.models.build import build_model
 from dpgap.training.evaluate import accuracy
 from dpgap.training.release import WEIGHTS
@@ -87,6 +88,19 @@ def test_interrupted_the_same_command_goes_on(tmp_path, capsys, monkeypatch):
     resumed, whole = (load_file(folder / "weights.safetensors") for folder in (out, tmp_path / "whole"))
     assert all(np.array_equal(resumed[key], whole[key]) for key in whole)
     assert not (out / train_module.CHECKPOINT).exists()
+
+
+def test_a_release_that_could_not_be_written_is_not_trained_again(tmp_path, monkeypatch):
+    def full(*_):
+        raise InvalidInput("the disk is full")
+
+    out = tmp_path / "out"
+    with monkeypatch.context() as patched, pytest.raises(SystemExit):
+        patched.setattr("dpgap.training.release.save_release", full)
+        run(out, "--seed", "5")
+    monkeypatch.setattr("dpgap.training.trainer.advance", full)
+    run(out, "--seed", "5")
+    assert sorted(file.name for file in out.iterdir()) == ["statement.json", "weights.safetensors"]
 
 
 def test_a_filter_that_removes_many_is_warned_of_in_plain_words(tmp_path, capsys):

@@ -77,7 +77,13 @@ def test_interrupted_and_resumed_equals_uninterrupted_bit_for_bit(task, tmp_path
     resumed = train(**task, checkpoint=path, seed=given)
     assert_same(resumed, train(**task, seed=resumed.private.seed))
     assert (resumed.private.removed_at > 0).sum() == 6
-    assert list(tmp_path.iterdir()) == []
+    assert list(tmp_path.iterdir()) == [path]
+
+
+def test_a_finished_run_is_kept_until_its_caller_has_kept_the_result(task, tmp_path, monkeypatch):
+    first = train(**task, checkpoint=tmp_path / "run.npz", seed=3)
+    monkeypatch.setattr("dpgap.training.trainer.advance", None)
+    assert_same(train(**task, checkpoint=tmp_path / "run.npz", seed=3), first)
 
 
 def test_a_checkpoint_is_for_its_owner_only_and_holds_no_pickle(task, tmp_path):

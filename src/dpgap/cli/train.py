@@ -102,6 +102,7 @@ def train(options: Annotated[Options, tyro.conf.arg(name="")]) -> None:
                 checkpoint=options.out / CHECKPOINT,
             )
     save_release(trained.release, options.out)
+    (options.out / CHECKPOINT).unlink(missing_ok=True)
     _print(trained.release, accuracy(model, trained.release.weights, splits.test), options)
 
 

@@ -1,4 +1,4 @@
-"""The private state of an interrupted run, on disk until the run is done."""
+"""The private state of a run, on disk until its result is kept."""
 
 import io
 import zipfile
@@ -20,7 +20,7 @@ _VERSION = 1
 
 
 class Checkpoint:
-    """One file with a run's state and seed, readable by its owner only and removed when the run is done.
+    """One file with a run's state and seed, readable by its owner only, to be deleted when the result is kept.
 
     **Guarantees**: a resumed run equals an uninterrupted one bit for bit: all randomness is keyed by the
     seed and the step, and the file holds everything else. Nothing in it is unpickled.
@@ -53,10 +53,6 @@ class Checkpoint:
             field.name: torch.from_numpy(saved[field.name]) for field in fields(State) if field.name != "step"
         }
         return State(step=int(saved["step"]), **tensors), int(str(saved["seed"]))
-
-    def remove(self) -> None:
-        """Delete the file: the run is done."""
-        self._path.unlink(missing_ok=True)
 
     def _read(self) -> dict[str, np.ndarray]:
         try:

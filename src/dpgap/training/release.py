@@ -8,6 +8,7 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
+from dpgap.errors import InvalidInput
 from dpgap.training.files import write_whole
 from dpgap.training.statement import Statement
 
@@ -67,7 +68,12 @@ def save_release(release: Release, folder: Path) -> None:
 
     weights = {name: value.detach().cpu().contiguous().clone() for name, value in release.weights.items()}
     statement = json.dumps(release.statement.to_dict(), indent=2, allow_nan=False) + "\n"
-    folder.mkdir(parents=True, exist_ok=True)
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as problem:
+        raise InvalidInput(
+            f"{folder} cannot be made: {problem.strerror}. Nothing was written; choose another folder."
+        ) from problem
     write_whole(folder / STATEMENT, statement.encode())
     write_whole(folder / WEIGHTS, save(weights))
 

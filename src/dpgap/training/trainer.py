@@ -54,7 +54,8 @@ def train(
     **Guarantees**: rate, noise, clip norm, denominator, steps and the filter's moments come from the
     arguments, never from the rows; the release of all models has the bounds of ``mechanism``, filtered or
     not (paper, Corollary 1). Interrupted and called again with the same ``checkpoint``, it gives the weights
-    of an uninterrupted run bit for bit.
+    of an uninterrupted run bit for bit. The file then holds the finished run, so that a result which could
+    not be kept is not lost; it is private: delete it once the result is kept.
 
     **Edge cases**: the seed comes from the system unless given; given, eps_ub holds only while it stays
     secret. No rows, or nobody left: training goes on with noise. A record whose gradient is not finite
@@ -79,7 +80,7 @@ def train(
     state, secret = found or (start(task, present), secrets.randbits(128) if seed is None else seed)
     state = _run(replace(task, augmentation_seed=secret), state, secret, observer, saved)
     if saved:
-        saved.remove()
+        saved.save(state, secret)
     return _trained(task, state, secret, seed_given=seed is not None)
 
 
