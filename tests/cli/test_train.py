@@ -95,9 +95,10 @@ def test_a_release_that_could_not_be_written_is_not_trained_again(tmp_path, monk
         raise InvalidInput("the disk is full")
 
     out = tmp_path / "out"
-    with monkeypatch.context() as patched, pytest.raises(SystemExit):
+    with monkeypatch.context() as patched:
         patched.setattr("dpgap.training.release.save_release", full)
-        run(out, "--seed", "5")
+        with pytest.raises(SystemExit):
+            run(out, "--seed", "5")
     monkeypatch.setattr("dpgap.training.trainer.advance", full)
     run(out, "--seed", "5")
     assert sorted(file.name for file in out.iterdir()) == ["statement.json", "weights.safetensors"]

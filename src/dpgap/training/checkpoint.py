@@ -20,7 +20,7 @@ _VERSION = 1
 
 
 class Checkpoint:
-    """One file with a run's state and seed, readable by its owner only, to be deleted when the result is kept.
+    """A run's state and seed in one file, readable by its owner only; to be deleted once the result is kept.
 
     **Guarantees**: a resumed run equals an uninterrupted one bit for bit: all randomness is keyed by the
     seed and the step, and the file holds everything else. Nothing in it is unpickled.
