@@ -67,7 +67,7 @@ class GradientNorm(Signature):
             self.p == 2
         ):  # exactly C for all that were clipped, so that the order of ties is not left to rounding
             return torch.where(length.isfinite(), length.clamp(max=clip_norm), length)
-        return norm * (clip_norm / length.clamp(min=clip_norm))
+        return torch.where(length.isfinite(), norm * (clip_norm / length.clamp(min=clip_norm)), length)
 
 
 @final

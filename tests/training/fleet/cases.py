@@ -53,7 +53,9 @@ def mechanism(**changed: object) -> Mechanism:
     return Mechanism(**fields | {"expected_batch": 36.0, "steps": 6} | changed)
 
 
-def filtered(name: str = "linf", k: int = 1, every: int = 3, scope: str = "class", **changed: object) -> Filter:
+def filtered(
+    name: str = "linf", k: int = 1, every: int = 3, scope: str = "class", **changed: object
+) -> Filter:
     return Filter(signature=parse_signature(name), select=SelectTop(k=k, scope=scope), every=every, **changed)
 
 

@@ -126,10 +126,16 @@ class OnRows(nn.Module):
         return self.out(self.conv(x[:, None]).flatten(1))
 
 
+def half_frozen():
+    model = cases.small_mlp()
+    model[0].bias.requires_grad_(requires_grad=False)
+    return model
+
+
 FALLEN_BACK = {
     "own parameter": lambda: nn.Sequential(cases.Scaled(), nn.Linear(6, 3)),
     "conv1d": OnRows,
-    "partly frozen layer": lambda: half_frozen(),
+    "partly frozen layer": half_frozen,
     "used twice": shared_layer,
     "used by two blocks": shared_by_two_blocks,
     "tied weights": tied_weights,
@@ -141,12 +147,6 @@ FALLEN_BACK = {
         nn.Unflatten(1, (2, 3, 1)), nn.Conv2d(2, 2, 1, groups=2), nn.Flatten(), nn.Linear(6, 3)
     ),
 }
-
-
-def half_frozen():
-    model = cases.small_mlp()
-    model[0].bias.requires_grad_(requires_grad=False)
-    return model
 
 
 @pytest.mark.parametrize("name", FALLEN_BACK)

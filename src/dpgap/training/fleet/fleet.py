@@ -95,6 +95,8 @@ def train_fleet(
     torch.Size([5, 2, 4])
     """
     execution, seeds = execution or Execution(), list(seeds)
+    if not seeds:
+        raise InvalidInput("seeds must hold at least one, got none. Write range(5) for five models.")
     device = chosen_device(execution)
     task = make_task(records, model, mechanism, filter, options, canaries)
     members = _membership(membership, len(seeds), len(task.records))

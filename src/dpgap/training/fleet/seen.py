@@ -136,5 +136,6 @@ def scored(
         score, after = signature.score(record, past)
         return score.float(), after
 
+    paths = (seen.weights - seen.start)[:, : gradients.shape[2]]
     each = vmap(vmap(one, in_dims=(0, 0, 0, 0, None, 0)))
-    return each(look.logits, seen.labels, look.losses, gradients, seen.weights - seen.start, memory)
+    return each(look.logits, seen.labels, look.losses, gradients, paths, memory)
