@@ -8,12 +8,13 @@ of dpgap also sample, score and filter. Prints a table, and writes rows to ``ben
 """
 
 import argparse
+import itertools
 import json
 import platform
 import statistics
 import time
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -257,8 +258,7 @@ def cuda_cases(work: Workload) -> list[Case]:
     ]
 
 
-def rows_of(work: Workload, cases: list[Case], device: torch.device) -> list[Row]:
-    found = []
+def rows_of(work: Workload, cases: list[Case], device: torch.device) -> Iterator[Row]:
     for name, precision, models, run, steps in cases:
         times = measured(run, models, steps, device)
         row = Row(
@@ -275,13 +275,13 @@ def rows_of(work: Workload, cases: list[Case], device: torch.device) -> list[Row
         print(
             f"{work.name}, {name}, {precision}, {models} models: {row.ms_per_model_step:.4g} ms", flush=True
         )
-        found.append(row)
-    return found
+        yield row
 
 
-def machine(device: torch.device) -> dict[str, str]:
+def machine(device: torch.device) -> dict[str, str | int]:
     there = torch.cuda.get_device_name() if device.type == "cuda" else f"{torch.get_num_threads()} threads"
     return {
+        "repetitions": REPETITIONS,
         "machine": f"{platform.machine()}, {there}",
         "python": platform.python_version(),
         "torch": str(torch.__version__),
@@ -330,11 +330,13 @@ def main() -> None:
         mnist = images("mnist-cnn", (1, 28, 28), 60_000, 4000)
         cifar = images("cifar-cnn", (3, 32, 32), 50_000, 3125)
         works = [(mnist, cuda_cases), (cifar, cuda_cases)]
-    rows = [row for work, cases in works for row in rows_of(work, cases(work), device)]
-    Console(width=140).print(table(rows))
     chosen.out.mkdir(parents=True, exist_ok=True)
-    content = machine(device) | {"rows": [asdict(row) for row in rows]}
-    (chosen.out / f"fleet_{chosen.device}.json").write_text(json.dumps(content, indent=1) + "\n")
+    rows: list[Row] = []
+    for row in itertools.chain.from_iterable(rows_of(work, cases(work), device) for work, cases in works):
+        rows.append(row)  # kept at once, as a borrowed GPU may be gone before the last
+        content = machine(device) | {"rows": [asdict(each) for each in rows]}
+        (chosen.out / f"fleet_{chosen.device}.json").write_text(json.dumps(content, indent=1) + "\n")
+    Console(width=140).print(table(rows))
 
 
 if __name__ == "__main__":

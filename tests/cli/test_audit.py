@@ -168,7 +168,15 @@ def test_interrupted_it_keeps_its_models_and_says_how_to_go_on(spec, tmp_path):
         "--models-at-once",
         "1",
     ]
-    audit = subprocess.Popen(command, cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    audit = subprocess.Popen(
+        command,
+        cwd=tmp_path,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        # Where the tests run in the background of a shell, Ctrl-C is ignored, and so by all that they start.
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.default_int_handler),
+    )
     while audit.poll() is None and _kept(tmp_path) < 2:
         time.sleep(0.05)
     os.kill(audit.pid, signal.SIGINT)
