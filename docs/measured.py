@@ -61,10 +61,9 @@ def table(content: dict[str, Any]) -> str:
             f"{row['ms_per_model_step'] / min(of_fleet):.1f}" if of_fleet else "",
         ]
         lines.append(f"| {' | '.join(cells)} |")
-    machine = ", ".join(
-        f"{name} {value}" for name, value in content.items() if name not in ("machine", "rows")
-    )
-    return "\n".join([*lines, "", f"Measured on {content['machine']}, with {machine}."])
+    told = [f"{name} {content[name]}" for name in ("python", "torch", "repetitions") if name in content]
+    note = f" Note: {content['note']}." if "note" in content else ""
+    return "\n".join([*lines, "", f"Measured on {content['machine']}: {', '.join(told)}.{note}"])
 
 
 def chart(rows: list[Row]) -> str:

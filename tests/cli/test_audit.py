@@ -158,25 +158,18 @@ def test_without_torch_it_says_what_to_install(spec, refused, monkeypatch):
     assert "pip install 'dpgap[train]'" in refused("audit", spec)
 
 
+# Where the tests run in the background of a shell, Ctrl-C is ignored, and so by all that they start.
+HEARS_CTRL_C = """
+import signal
+signal.signal(signal.SIGINT, signal.default_int_handler)
+from dpgap.cli import main
+main()
+"""
+
+
 def test_interrupted_it_keeps_its_models_and_says_how_to_go_on(spec, tmp_path):
-    command = [
-        str(Path(sys.executable).with_name("dpgap")),
-        "audit",
-        spec,
-        "--models",
-        "400",
-        "--models-at-once",
-        "1",
-    ]
-    audit = subprocess.Popen(
-        command,
-        cwd=tmp_path,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-        # Where the tests run in the background of a shell, Ctrl-C is ignored, and so by all that they start.
-        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.default_int_handler),
-    )
+    command = [sys.executable, "-c", HEARS_CTRL_C, "audit", spec, "--models=400", "--models-at-once=1"]
+    audit = subprocess.Popen(command, cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
     while audit.poll() is None and _kept(tmp_path) < 2:
         time.sleep(0.05)
     os.kill(audit.pid, signal.SIGINT)
