@@ -83,6 +83,12 @@ def test_rate_and_steps_add_the_curve_of_dpsgd(capsys, files):
     assert "subsampled-gaussian" in {bound["estimator"] for bound in bounds}
 
 
+def test_the_papers_columns_take_no_threshold(files):
+    with pytest.raises(SystemExit) as end:
+        main(["bound", *files[0], "--paper", "--threshold", "1.0"])
+    assert end.value.code == 2
+
+
 def test_paper_prints_the_papers_columns_headline_first(capsys, files):
     bounds = answer(capsys, "bound", *files[0], "--paper")["bounds"]
     assert [bound["estimator"] for bound in bounds] == ["gaussian"] * 4 + ["clopper-pearson"] * 4

@@ -63,6 +63,11 @@ def bound(
         raise InvalidInput(
             f"delta must be strictly between 0 and 1, got {options.delta!r}. Write 1e-5 or smaller."
         )
+    if options.paper and options.threshold:
+        raise InvalidInput(
+            f"threshold must be left out with --paper, got {options.threshold}: the paper's tables choose "
+            "theirs from the scores. Leave out one of the two."
+        )
     scores = AuditScores(read_scores(inside), read_scores(outside))
     question = _question(options)
     if options.paper:

@@ -152,10 +152,9 @@ def gradient_of_taps(
     """
     row, part = tl.program_id(0).to(tl.int64), tl.program_id(1)
     dy, dx = part * TAPS // KW, part * TAPS % KW
-    c, o = tl.arange(0, BLOCK_C), tl.arange(0, BLOCK_O)
+    c, o, channels = tl.arange(0, BLOCK_C), tl.arange(0, BLOCK_O), (tl.arange(0, BLOCK_C) < C)[None, :]
     first = tl.zeros((BLOCK_O, BLOCK_C), tl.float32)
-    second = tl.zeros((BLOCK_O, BLOCK_C), tl.float32)
-    third = tl.zeros((BLOCK_O, BLOCK_C), tl.float32)
+    second, third = first, first
     sums = tl.zeros((BLOCK_O,), tl.float32)
     for start in range(0, OH * OW, BLOCK_L):
         place = start + tl.arange(0, BLOCK_L)
@@ -167,13 +166,12 @@ def gradient_of_taps(
         if part == 0:
             sums += tl.sum(g.to(tl.float32), axis=0)
         g = tl.trans(g)
-        channels = (c < C)[None, :]
         first = _add_place(first, g, at, there, z, W, channels, PRECISION)
         if TAPS == 3:
             second = _add_place(second, g, at + stride_x, there, z + 1, W, channels, PRECISION)
             third = _add_place(third, g, at + 2 * stride_x, there, z + 2, W, channels, PRECISION)
     at = (o[:, None] * KH * KW + part * TAPS) * C + c[None, :]
-    inside = (o < O)[:, None] & (c < C)[None, :]
+    inside = (o < O)[:, None] & channels
     _store(first, rows, statistics, row, part * TAPS, SLOTS, at, inside, P)
     if TAPS == 3:
         _store(second, rows, statistics, row, part * TAPS + 1, SLOTS, at + C, inside, P)
