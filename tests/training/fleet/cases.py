@@ -79,12 +79,12 @@ def dense(look: Look) -> Tensor:
 
 
 class Tokens(nn.Module):
-    """An embedding of three tokens of five, normalised by position, then linear on sequences."""
+    """Embeddings of five tokens, normalised by position, then linear on sequences."""
 
     def __init__(self, *, bias: bool = True) -> None:
         super().__init__()
-        self.table, self.norm = nn.Embedding(5, 4), nn.LayerNorm(4)
-        self.each, self.out = nn.Linear(4, 6, bias=bias), nn.Linear(6, 3, bias=bias)
+        self.table, self.norm = nn.Embedding(5, 5), nn.LayerNorm(5)
+        self.each, self.out = nn.Linear(5, 7, bias=bias), nn.Linear(7, 3, bias=bias)
 
     def forward(self, x: Tensor) -> Tensor:
         return self.out(torch.tanh(self.each(self.norm(self.table(x.long())))).mean(dim=1))
