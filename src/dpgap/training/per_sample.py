@@ -18,6 +18,7 @@ Parameters and records are copied first, so that their alignment is that of the 
 
 import math
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from weakref import WeakKeyDictionary
 
@@ -148,7 +149,9 @@ def _tile_size(model: nn.Module, parameters: Mapping[str, Tensor], x: Tensor) ->
     sizes = _tile_sizes.setdefault(model, {})
     key = (tuple(parameters), x.shape[1:], x.device, torch.get_num_threads())
     if key not in sizes:
-        sizes[key] = TILE if _slots_agree(model, parameters, x) else 1
+        sizes[key] = 1
+        with suppress(IndexError):  # indices, such as tokens, cannot be tried on random numbers
+            sizes[key] = TILE if _slots_agree(model, parameters, x) else 1
     return sizes[key]
 
 

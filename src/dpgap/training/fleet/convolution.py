@@ -10,6 +10,7 @@ from torch.nn import functional
 
 from dpgap.training.fleet.gradients import Rows
 from dpgap.training.fleet.kernels import launch
+from dpgap.training.fleet.products import product
 
 Pair = tuple[int, int]
 
@@ -109,7 +110,7 @@ def gradient_rows(
         packing = (outputs.shape[1], *window.size, inputs.shape[1])
         return FlatRows(rows=rows, statistics=statistics, packing=packing)
     by_place = outputs.float().flatten(2)
-    weight = torch.bmm(by_place, _patches(inputs.float(), window)).flatten(1)
+    weight = product(by_place, _patches(inputs.float(), window)).flatten(1)
     return FlatRows(rows=torch.cat([weight, by_place.sum(dim=2)], dim=1) if bias else weight)
 
 

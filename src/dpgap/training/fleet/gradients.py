@@ -10,6 +10,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from dpgap.training.fleet.kernels import launch
+from dpgap.training.fleet.products import product
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -72,7 +73,7 @@ class RankOne(LayerGradient):
         if not finite:
             counted = weights[..., None] != 0
             outputs, inputs = torch.where(counted, outputs, 0.0), torch.where(counted, inputs, 0.0)
-        total = torch.bmm(outputs.mT, inputs).flatten(1)
+        total = product(outputs.mT, inputs).flatten(1)
         return torch.cat([total, outputs.sum(dim=1)], dim=1) if self.bias else total
 
     def dense(self) -> Float[Tensor, "M R P"]:
@@ -111,7 +112,7 @@ class Rows(LayerGradient):
         if launch.usable(self.rows):
             return self._unpacked(launch.weighted_rows(weights, self.rows))
         rows = self.rows if finite else torch.where(weights[..., None] != 0, self.rows, 0.0)
-        return self._unpacked(torch.bmm(weights[:, None], rows)[:, 0])
+        return self._unpacked(product(weights[:, None], rows)[:, 0])
 
     def dense(self) -> Float[Tensor, "M R P"]:
         """The rows themselves, in the order of the parameters."""

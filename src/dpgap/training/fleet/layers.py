@@ -28,12 +28,11 @@ from dpgap.training.fleet.convolution import (
     gradient_rows,
 )
 from dpgap.training.fleet.gradients import LayerGradient, RankOne, Rows
+from dpgap.training.fleet.products import filled, product
 from dpgap.training.options import Precision
 
-_ALIGNED = 16
-"""Rows of whole multiples of 64 bytes: products of others may depend on a row's place (see `per_sample`)."""
-_SMALL_PATCH = 256
-"""Numbers in a patch up to which one kernel of ours convolves, pools and takes the tanh."""
+_SMALL_PATCH, _FEW_NUMBERS = 256, 31
+"""Numbers in a patch up to which one kernel of ours convolves and takes the tanh, with a pool and without."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -120,13 +119,13 @@ class FleetLinear(FleetLayer):
     def prepare(self, parameters: Mapping[str, Tensor]) -> dict[str, Tensor]:
         """The transposed weights, in rows of whole multiples of 64 bytes."""
         own = dict(super().prepare(parameters))
-        own["transposed"] = _padded(_padded(own["weight"], 1), 2).to(self._tape.dtype).mT
+        own["transposed"] = filled(filled(own["weight"], 1), 2).to(self._tape.dtype).mT
         return own
 
     def apply_to(self, x: Tensor, prepared: dict[str, Tensor]) -> tuple[Tensor, Tensor]:
         """One product a model."""
         rows = x.reshape(self._tape.models, -1, x.shape[-1])
-        outputs = torch.bmm(_padded(rows, 2), prepared["transposed"])[..., : prepared["weight"].shape[1]]
+        outputs = torch.bmm(filled(rows, 2), prepared["transposed"])[..., : prepared["weight"].shape[1]]
         if self.bias:
             outputs = outputs + prepared["bias"][:, None].to(outputs.dtype)
         return outputs.reshape(*x.shape[:-1], -1), x.detach()
@@ -137,7 +136,7 @@ class FleetLinear(FleetLayer):
         if kept.ndim == 2 and self._tape.copies == 1:
             shape = (self._tape.models, self._tape.rows, -1)
             return RankOne(inputs=kept.view(shape), outputs=outputs.reshape(shape), bias=self.bias)
-        formed = torch.bmm(self._by_row(outputs).mT, self._by_row(kept)).flatten(1)
+        formed = product(self._by_row(outputs).mT, self._by_row(kept)).flatten(1)
         weight = formed.view(self._tape.models, self._tape.rows, -1)
         return Rows(rows=torch.cat([weight, self._summed(outputs)], dim=2) if self.bias else weight)
 
@@ -250,7 +249,7 @@ class FleetConvTanh(FleetLayer):
         super().__init__(layer, name, tape)
         window = Window.of(layer)
         patch = math.prod(layer.weight.shape[1:])
-        at_once = patch <= _SMALL_PATCH and (layer.padding == (0, 0) if pool else patch < 2 * _ALIGNED)
+        at_once = patch <= _SMALL_PATCH and (layer.padding == (0, 0) if pool else patch <= _FEW_NUMBERS)
         self._how = Activated(window=window, pool=pool, at_once=at_once, products=tape.products)
 
     @staticmethod
@@ -305,11 +304,3 @@ NATIVE: dict[type[nn.Module], Any] = {
     StandardisedConv2d: FleetStandardisedConv2d,
 }
 """The layers that have a fleet version, by their exact type: a subclass may do something else."""
-
-
-def _padded(x: Tensor, dim: int) -> Tensor:
-    """With zeros up to a multiple of 16 along ``dim``."""
-    missing = -x.shape[dim] % _ALIGNED
-    if not missing:
-        return x
-    return torch.cat([x, x.new_zeros(*x.shape[:dim], missing, *x.shape[dim + 1 :])], dim=dim)

@@ -3,15 +3,14 @@
 import copy
 import logging
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, final
+from typing import final
 
 import torch
 from jaxtyping import Float, Int
 from torch import Tensor, nn
-from torch.func import functional_call, grad_and_value, vmap
-from torch.nn import functional
+from torch.func import functional_call
 
 from dpgap.errors import InvalidInput
 from dpgap.training.fleet.device import arithmetic
@@ -19,6 +18,7 @@ from dpgap.training.fleet.gradients import LayerGradient, Rows
 from dpgap.training.fleet.kernels import launch
 from dpgap.training.fleet.layers import NATIVE, FleetConvTanh, FleetLayer, Tape
 from dpgap.training.options import Precision
+from dpgap.training.per_sample import per_sample
 
 _LOG = logging.getLogger("dpgap")
 _TOLERANCE = 1e-3
@@ -195,7 +195,7 @@ def _halves(pool: nn.MaxPool2d) -> bool:
 
 @final
 class VmappedNetwork(Network):
-    """Any model: gradients by ``vmap(grad)`` over rows, model after model; exact, general and slow."""
+    """Any model: `per_sample`, model after model; exact, general and slow."""
 
     def __init__(
         self, model: nn.Module, parameters: Mapping[str, Tensor], precision: Precision = "fp32"
@@ -208,38 +208,30 @@ class VmappedNetwork(Network):
             )
         self._model = model
         self._of_models: list[dict[str, Tensor]] = []
-        self._each: Callable[..., Any] = vmap(grad_and_value(self._loss, has_aux=True), in_dims=(None, 0, 0))
 
     def prepare(self, weights: Float[Tensor, "M P"]) -> None:
         """Take these weights from now on."""
         named = named_weights(weights, self.parameters)
-        self._of_models = [
-            {name: value[m].clone() for name, value in named.items()} for m in range(len(weights))
-        ]
+        self._of_models = [{name: value[m] for name, value in named.items()} for m in range(len(weights))]
 
     @torch.no_grad()
     def logits(self, x: Float[Tensor, "M R ..."]) -> Float[Tensor, "M R C"]:
         """The outputs alone."""
         pairs = zip(self._of_models, x, strict=True)
-        return torch.stack([functional_call(self._model, own, (rows,)) for own, rows in pairs])
+        with arithmetic(self.precision):
+            return torch.stack([functional_call(self._model, own, (rows,)) for own, rows in pairs])
 
     def look(self, x: Float[Tensor, "M R K ..."], y: Int[Tensor, "M R"]) -> Look:
         """All rows of one model at once."""
         with arithmetic(self.precision):
-            looks = [self._each(own, *rows) for own, *rows in zip(self._of_models, x, y, strict=True)]
-        flat = [
-            torch.cat([gradients[name].flatten(1) for name in self.parameters], dim=1)
-            for gradients, _ in looks
-        ]
+            looks = [
+                per_sample(self._model, own, *rows) for own, *rows in zip(self._of_models, x, y, strict=True)
+            ]
         return Look(
-            logits=torch.stack([logits.detach() for _, (_, logits) in looks]),
-            losses=torch.stack([losses.detach() for _, (losses, _) in looks]),
-            gradients=[Rows(rows=torch.stack(flat))],
+            logits=torch.stack([look.logits for look in looks]),
+            losses=torch.stack([look.losses for look in looks]),
+            gradients=[Rows(rows=torch.stack([look.gradients for look in looks]))],
         )
-
-    def _loss(self, own: dict[str, Tensor], copies: Tensor, label: Tensor) -> tuple[Tensor, Tensor]:
-        logits = functional_call(self._model, own, (copies,))
-        return functional.cross_entropy(logits, label.expand(len(copies))), logits.mean(dim=0)
 
 
 class Unsupported(Exception):

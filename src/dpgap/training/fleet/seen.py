@@ -10,6 +10,7 @@ from torch.func import vmap
 
 from dpgap.signatures.base import Record, Signature
 from dpgap.signatures.gradient import GradientNorm
+from dpgap.training.fleet.device import arithmetic
 from dpgap.training.fleet.network import Look
 
 
@@ -83,7 +84,9 @@ class Seen:
     def _summed(self, factors: Float[Tensor, "M R"]) -> Float[Tensor, "M P"]:
         # On a GPU the answer would have to be waited for.
         finite = not factors.is_cuda and self.clip_norm is not None and bool(self.length.isfinite().all())
-        return torch.cat([layer.weighted_sum(factors, finite=finite) for layer in self.look.gradients], dim=1)
+        with arithmetic("fp32"):  # also where the process multiplies in TF32 elsewhere
+            sums = [layer.weighted_sum(factors, finite=finite) for layer in self.look.gradients]
+        return torch.cat(sums, dim=1)
 
     def dense(self) -> Float[Tensor, "M R P"]:
         """All gradients, formed: a row of P numbers each."""

@@ -90,10 +90,16 @@ def cuda_size(task: Task, row_bytes: int, total_bytes: int) -> Size:
 def measured_row_bytes(
     network: Network, start: Float[Tensor, " P"], row: Float[Tensor, "..."], copies: int
 ) -> int:
-    """What each further row takes on this GPU while it is looked at, measured on zeros."""
+    """What each further row takes on this GPU while it is looked at, measured on zeros and rounded up.
+
+    Rounded to a quarter of its power of two, so that the size of a tile, and with it the bits of its models,
+    does not hang on how the allocator cut its blocks.
+    """
     network.prepare(start[None])
     few, many = (_peak(network, row, copies, rows) for rows in (_CUDA_ROWS, 4 * _CUDA_ROWS))
-    return max(1, (many - few) // (3 * _CUDA_ROWS))
+    taken = max(4, (many - few) // (3 * _CUDA_ROWS))
+    quarter = 2 ** (taken.bit_length() - 3)
+    return -(-taken // quarter) * quarter
 
 
 def _peak(network: Network, row: Tensor, copies: int, rows: int) -> int:
