@@ -1,7 +1,12 @@
 """What every test shares: hypothesis searches the same examples on every run."""
 
+import os
+
 from hypothesis import settings
 from jaxtyping import install_import_hook
+
+# Triton decides at import whether its kernels are compiled for a GPU or interpreted on the CPU.
+os.environ.setdefault("TRITON_INTERPRET", "1")
 
 settings.register_profile("repeatable", derandomize=True, deadline=None)
 settings.load_profile("repeatable")

@@ -16,8 +16,8 @@ from dpgap.training.options import PlainSGD, TrainingOptions
 from dpgap.training.trainer import train
 from tests.training.fleet import cases
 from tests.training.fleet.cases import (
-    N,
     OPTIONS,
+    N,
     canaries,
     filtered,
     mechanism,
