@@ -1,4 +1,4 @@
-"""What the tests of the fleet share: small records, small networks, and both kinds of network side by side."""
+"""What the tests of the fleet share: small records, small networks, both kinds of them side by side."""
 
 import torch
 from torch import Tensor, nn
