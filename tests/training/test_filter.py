@@ -55,6 +55,22 @@ def test_a_group_smaller_than_k_leaves_whole_and_a_group_without_active_records_
     assert left(SelectTop(k=3), [1, 2], active=[False, False]) == []
 
 
+@pytest.mark.parametrize("scope", ["class", "global"])
+def test_many_models_are_selected_from_as_each_by_itself(scope):
+    draws = np.random.default_rng(0)
+    for _ in range(50):
+        models, n = int(draws.integers(1, 5)), int(draws.integers(0, 12))
+        scores = torch.from_numpy(draws.choice([0.0, 1.0, 2.5, NAN, INF, -INF], (2, models, n))).float()
+        labels = torch.from_numpy(draws.integers(0, 3, n))
+        active = torch.from_numpy(draws.random((2, models, n)) < 0.7)
+        select = SelectTop(k=int(draws.integers(1, 4)), scope=scope)
+        kept = select.keep(scores, labels, active)
+        for a in range(2):
+            assert torch.equal(select.keep(scores[a], labels, active[a]), kept[a])
+            for m in range(models):
+                assert torch.equal(select.keep(scores[a, m], labels, active[a, m]), kept[a, m])
+
+
 def test_select_top_equals_its_twin():
     draws = np.random.default_rng(0)
     for _ in range(200):
