@@ -7,6 +7,7 @@ from dpgap.errors import InvalidInput
 from dpgap.training.execution import Execution
 from dpgap.training.fleet.fleet import train_fleet
 from dpgap.training.fleet.network import VmappedNetwork
+from dpgap.training.fleet.randomness import HostRandomness
 from dpgap.training.options import TrainingOptions
 from tests.training.fleet import cases
 from tests.training.fleet.cases import N
@@ -55,3 +56,29 @@ def test_many_removals_are_warned_of_by_the_smallest_world():
     members[1, 50:] = False
     with pytest.warns(UserWarning, match="planned to remove up to 6 of 50 records, more than 10%"):
         trained(membership=members, chosen=cases.filtered())
+
+
+def test_when_one_tile_fails_the_others_end_with_their_step(monkeypatch):
+    real, taken = HostRandomness._draw, []
+
+    def draw(self, step, coins, noise):
+        if 0 in self._seeds and step == 3:
+            raise RuntimeError("one tile fails")
+        taken.append(step)
+        real(self, step, coins, noise)
+
+    monkeypatch.setattr(HostRandomness, "_draw", draw)
+    threads = torch.get_num_threads()
+    torch.set_num_threads(2)
+    try:
+        with pytest.raises(RuntimeError, match="one tile fails"):
+            train_fleet(
+                cases.records(),
+                cases.small_mlp(),
+                cases.mechanism(steps=5000),
+                options=cases.OPTIONS,
+                seeds=range(2),
+            )
+    finally:
+        torch.set_num_threads(threads)
+    assert max(taken) < 5000

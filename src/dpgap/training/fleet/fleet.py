@@ -4,7 +4,8 @@ import copy
 import warnings
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, field, fields
+from threading import Event
 
 import torch
 from jaxtyping import Bool, Float, Int
@@ -100,7 +101,7 @@ def train_fleet(
     device = chosen_device(execution)
     task = make_task(records, model, mechanism, filter, options, canaries)
     members = _membership(membership, len(seeds), len(task.records))
-    if seeds and (warning := removes_many(planned(task), int(members.sum(dim=1).amin()))):
+    if warning := removes_many(planned(task), int(members.sum(dim=1).amin())):
         warnings.warn(warning, stacklevel=2)
     size = _size(task, device, len(seeds), 1 if observer else torch.get_num_threads())
     tiles = [
@@ -133,6 +134,7 @@ class _Crew:
     members: Bool[Tensor, "M N"]
     graph: bool
     observer: FleetObserver | None
+    stop: Event = field(default_factory=Event)
 
     def train(self, tiles: list[list[int]]) -> list[Finished]:
         """The finished tiles, in their order."""
@@ -145,6 +147,7 @@ class _Crew:
                 parts = pool.map(self._one_after_the_other, (tiles[w::workers] for w in range(workers)))
                 finished = list(parts)
             finally:
+                self.stop.set()  # whoever still trains when one failed, or at Ctrl-C, ends with this step
                 torch.set_num_threads(threads)
         return [finished[place % workers][place // workers] for place in range(len(tiles))]
 
@@ -153,7 +156,8 @@ class _Crew:
             return []
         fleet, on_cpu = _fleet(self.task, self.size, self.device), self.device.type == "cpu"
         width = None if on_cpu else self.size.width
-        tile = Tile(fleet, self.size.models, width=width, graph=self.graph and not on_cpu)
+        graph = self.graph and not on_cpu
+        tile = Tile(fleet, self.size.models, width=width, graph=graph, stop=self.stop)
         finished: list[Finished] = []
         for models in tiles:
             seeds = [self.seeds[m] for m in models]

@@ -3,6 +3,7 @@
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import partial
+from threading import Event
 
 import torch
 from jaxtyping import Bool, Float, Int
@@ -36,11 +37,14 @@ class Tile:
     With a ``width`` a step's rows have a buffer of that size, and nothing is copied from the device while
     steps run; should a step have drawn more, the steps since the last look are taken again from where they
     started, without a buffer: coins and noise are keyed by the step, so they are the same. With None each
-    step gets what it needs. ``graph`` captures the step once and replays it.
+    step gets what it needs. ``graph`` captures the step once and replays it. No step begins after ``stop``.
     """
 
-    def __init__(self, fleet: Fleet, models: int, *, width: int | None, graph: bool) -> None:
+    def __init__(
+        self, fleet: Fleet, models: int, *, width: int | None, graph: bool, stop: Event | None = None
+    ) -> None:
         self._fleet, self._width, self._graph = fleet, width, graph
+        self._stop = stop or Event()
         n = len(fleet.task.records)
         self._state = begin(fleet, torch.ones(models, n, dtype=torch.bool))
         self._coins = torch.zeros_like(self._state.active)
@@ -80,6 +84,8 @@ class Tile:
             tallies[:, step - 1] = self._state.tally
 
     def _take(self, step: int, randomness: Randomness, width: int | None) -> None:
+        if self._stop.is_set():
+            raise InterruptedError(f"stopped before step {step}")
         randomness.draw(step, self._coins, self._noise, self._keys)
         if width and self._graph:
             self._replay = self._replay or self._captured(width)
