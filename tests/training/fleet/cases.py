@@ -1,5 +1,8 @@
 """What the tests of the fleet share: small records, small networks, both kinds of them side by side."""
 
+from collections.abc import Callable
+from typing import TypeVar
+
 import torch
 from torch import Tensor, nn
 from torch.nn import functional
@@ -13,6 +16,7 @@ from dpgap.training.fleet.network import Look, Network
 from dpgap.training.options import TrainingOptions
 
 N = 90
+Made = TypeVar("Made", bound=nn.Module)
 OPTIONS = TrainingOptions(learning_rate=0.5)
 
 
@@ -30,18 +34,18 @@ def canaries(shape: tuple[int, ...] = (6,), gradients: Tensor | None = None) -> 
     return Canaries(rows, torch.tensor([0, 2]), gradients)
 
 
-def seeded(make: type[nn.Module], *arguments: object, **options: object) -> nn.Module:
+def seeded(make: Callable[..., Made], *arguments: object, **options: object) -> Made:
     with torch.random.fork_rng():
         torch.manual_seed(0)
         return make(*arguments, **options)
 
 
-def small_mlp() -> nn.Module:
+def small_mlp() -> nn.Sequential:
     return seeded(lambda: nn.Sequential(nn.Linear(6, 5), nn.Tanh(), nn.Linear(5, 3)))
 
 
-def small_cnn(channels: int = 1, side: int = 8, classes: int = 3) -> nn.Module:
-    def make() -> nn.Module:
+def small_cnn(channels: int = 1, side: int = 8, classes: int = 3) -> nn.Sequential:
+    def make() -> nn.Sequential:
         convolutions = [nn.Conv2d(channels, 4, 3), nn.MaxPool2d(2), nn.Tanh(), nn.Conv2d(4, 5, 2), nn.Tanh()]
         return nn.Sequential(*convolutions, nn.Flatten(), nn.Linear(5 * ((side - 2) // 2 - 1) ** 2, classes))
 

@@ -126,6 +126,7 @@ def test_of_equal_values_the_first_is_the_maximum_and_what_is_not_a_number_stays
     x = torch.zeros(2, 1, 4, 4)
     x[1, 0, 1, 0] = math.nan
     value, argmax = launch.activated(by_place(x), torch.zeros(1, 1), pool=True)
+    assert argmax is not None
     assert argmax[0].eq(0).all()
     assert value[1].isnan().sum() == 1
     assert value[1, 0, 0, 0].isnan()

@@ -105,16 +105,16 @@ def tied_weights():
 class Unused(nn.Sequential):
     """Has a layer that its forward never calls."""
 
-    def forward(self, x):
-        return self[0](x)
+    def forward(self, input):  # noqa: A002
+        return self[0](input)
 
 
 class WithoutEffect(nn.Sequential):
     """Calls a layer whose output it drops."""
 
-    def forward(self, x):
-        self[1](x)
-        return self[0](x)
+    def forward(self, input):  # noqa: A002
+        self[1](input)
+        return self[0](input)
 
 
 class OnRows(nn.Module):
