@@ -7,6 +7,8 @@ from importlib import import_module
 from hypothesis import settings
 from jaxtyping import install_import_hook
 
+# Two workers of pytest on two cores: more threads than that only wait for each other.
+os.environ.setdefault("OMP_NUM_THREADS", "1")
 # Triton decides at import whether its kernels are compiled for a GPU or interpreted on the CPU; and it reads
 # their source, so that they must be imported before the hook below wraps whatever is imported after it.
 os.environ.setdefault("TRITON_INTERPRET", "1")

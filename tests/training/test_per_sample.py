@@ -168,7 +168,7 @@ def test_slots_that_disagree_leave_one_record_a_tile(monkeypatch: pytest.MonkeyP
     model = nn.Linear(3, 3)
     parameters, x = dict(model.named_parameters()), torch.zeros(1, 1, 3)
     assert module._slots_agree(model, parameters, x)
-    monkeypatch.setattr(module, "_tile_function", slotted)
+    monkeypatch.setattr(module, "tile_function", slotted)
     assert not module._slots_agree(model, parameters, x)
     assert module._tile_size(nn.Linear(3, 3), parameters, x) == 1
 

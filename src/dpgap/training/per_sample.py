@@ -77,7 +77,7 @@ def per_sample(
         raise InvalidInput(
             "parameters must name at least one tensor, got none. Pass model.named_parameters()."
         )
-    compute = _tile_function(model, parameters)
+    compute = tile_function(model, parameters)
     tiles = [compute(*tile) for tile in _tiles(x.detach(), y, _tile_size(model, parameters, x))]
     return PerSample(
         logits=torch.cat([tile.logits for tile in tiles])[: len(y)],
@@ -118,7 +118,7 @@ def pieces(records: int, parameters: Mapping[str, Tensor]) -> Iterator[slice]:
     return (slice(start, min(start + step, records)) for start in range(0, records, step))
 
 
-def _tile_function(model: nn.Module, parameters: dict[str, Tensor]) -> Tile:
+def tile_function(model: nn.Module, parameters: dict[str, Tensor]) -> Tile:
     """A function of one tile: every record by itself, all of them at once."""
 
     def loss(parameters: dict[str, Tensor], copies: Tensor, label: Tensor) -> tuple[Tensor, Tensor]:
@@ -159,7 +159,7 @@ def _slots_agree(model: nn.Module, parameters: Mapping[str, Tensor], x: Tensor) 
     """Whether public records keep their rows one slot further on, and beside numbers that spoil sums."""
     generator = torch.Generator().manual_seed(0)
     weights = {name: _public_weights(value, generator) for name, value in parameters.items()}
-    compute = _tile_function(model, weights)
+    compute = tile_function(model, weights)
     records = torch.randn(TILE, *x.shape[1:], generator=generator).to(x.device)
     labels = torch.zeros(TILE, dtype=torch.int64, device=x.device)
     spoilt = records.clone()

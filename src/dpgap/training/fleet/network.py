@@ -18,7 +18,7 @@ from dpgap.training.fleet.gradients import LayerGradient, Rows
 from dpgap.training.fleet.kernels import launch
 from dpgap.training.fleet.layers import NATIVE, FleetConvTanh, FleetLayer, Tape
 from dpgap.training.options import Precision
-from dpgap.training.per_sample import per_sample
+from dpgap.training.per_sample import per_sample, tile_function
 
 _LOG = logging.getLogger("dpgap")
 _TOLERANCE = 1e-3
@@ -250,12 +250,9 @@ def build_network(
     Both are tried on public random weights and rows, so that a ``forward`` that goes around its layers, or
     uses one twice, is found out. The slower way is said once, in the log.
     """
-    cpu = {name: value.cpu() for name, value in parameters.items()}
-    general = VmappedNetwork(copy.deepcopy(model).cpu(), cpu)
     try:
-        native = NativeNetwork(copy.deepcopy(model).cpu(), cpu)
         problem = (
-            None if _agree(native, general, row.cpu(), num_classes) else "its forward goes around its layers"
+            None if _agrees(model, parameters, row, num_classes) else "its forward goes around its layers"
         )
     except Unsupported as missing:
         problem = f"{missing} has no fleet version"
@@ -267,18 +264,22 @@ def build_network(
     return VmappedNetwork(model, parameters, precision)
 
 
-def _agree(native: Network, general: Network, row: Tensor, num_classes: int) -> bool:
-    generator = torch.Generator().manual_seed(0)
-    size = sum(value.numel() for value in native.parameters.values())
+def _agrees(model: nn.Module, parameters: Mapping[str, Tensor], row: Tensor, num_classes: int) -> bool:
+    """Whether native gradients of two rows of two models are those of ``vmap(grad)``, on the CPU."""
+    here = {name: value.cpu() for name, value in parameters.items()}
+    apart = copy.deepcopy(model).cpu()
+    native, generator = NativeNetwork(apart, here), torch.Generator().manual_seed(0)
+    size = sum(value.numel() for value in here.values())
     weights = 0.1 * torch.randn(2, size, generator=generator)
     x = torch.rand(2, 2, 2, *row.shape, generator=generator)  # also valid as tokens: all 0
     y = torch.randint(num_classes, (2, 2), generator=generator)
-    found: list[Tensor] = []
-    for network in (native, general):
-        network.prepare(weights)
-        look = network.look(x, y)
-        found.append(torch.cat([each.dense() for each in look.gradients], dim=2))
-    if found[0].shape != found[1].shape:
-        return False
-    scale = found[1].abs().amax()
-    return bool((found[0] - found[1]).abs().amax() <= _TOLERANCE * scale)
+    native.prepare(weights)
+    found = torch.cat([each.dense() for each in native.look(x, y).gradients], dim=2)
+    for m in range(2):
+        own = {name: value[m] for name, value in named_weights(weights, here).items()}
+        expected = tile_function(apart, own)(x[m], y[m]).gradients
+        if found[m].shape != expected.shape:
+            return False
+        if not (found[m] - expected).abs().amax() <= _TOLERANCE * expected.abs().amax():
+            return False
+    return True
