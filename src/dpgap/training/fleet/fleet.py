@@ -85,7 +85,7 @@ def train_fleet(
     **Edge cases**: on a GPU coins and noise come from the GPU's own generators, so its models are others,
     of the same law. A layer without a fleet version is trained more slowly, and the log says so. What
     cannot fit is refused before the first step. A gradient whose squares overflow float32 counts as one that
-    is not finite and contributes 0, where `train` clips it. No model here is for release: train that by `train`.
+    is not finite and contributes 0, where `train` clips it. No model here is for release: `train` makes that.
 
     >>> from dpgap.privacy.mechanism import Poisson
     >>> run = Mechanism(sampling=Poisson(rate=0.5), clip_norm=1.0, noise_multiplier=1.0,
