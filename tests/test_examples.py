@@ -70,7 +70,7 @@ def test_an_audit_runs_in_every_framework(framework, least, tmp_path):
 def test_the_specification_audits_with_and_without_the_filter(tmp_path, capsys):
     spec = EXAMPLES / "digits.toml"
     without, filtered = read_experiments(spec)
-    assert (without.filter, filtered.filter.select.k) == (None, 5)
+    assert (without.filter, filtered.filter.select.k) == (None, 1)
     assert without.upper_bound.value == pytest.approx(10, rel=1e-3)
     small = ["--models", "4", "--set", "mechanism.steps=8", "--store", str(tmp_path / "store.sqlite")]
     main(["audit", str(spec), *small])
