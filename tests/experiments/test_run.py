@@ -5,6 +5,7 @@ import sys
 from contextlib import closing
 from dataclasses import replace
 
+import numpy as np
 import pytest
 
 from dpgap.attacks.lira import LiRA
@@ -13,6 +14,7 @@ from dpgap.audits.group import Group
 from dpgap.audits.one_run import OneRun
 from dpgap.audits.shadow_pairs import ShadowPairs
 from dpgap.errors import IncomparableBounds, InvalidInput, NoAnswer
+from dpgap.experiments import from_experiment
 from dpgap.experiments.conclude import conclude
 from dpgap.experiments.converter import from_plain
 from dpgap.experiments.from_experiment import job_of
@@ -307,6 +309,21 @@ def test_every_design_runs_from_end_to_end(design, canary):
     assert audit.status == "finished"
     assert audit.headline.validity == "certified"
     assert 0.05 < audit.test_accuracy.mean < 1
+
+
+def test_a_model_of_a_fleet_that_cannot_be_scored_costs_no_other(monkeypatch):
+    real, asked = from_experiment.checked, []
+
+    def checked(statistic):
+        asked.append(statistic)
+        return real(statistic if len(asked) != 6 else statistic * np.nan)
+
+    monkeypatch.setattr(from_experiment, "checked", checked)
+    store = Store(":memory:")
+    audit = run(job_of(experiment()), store, execution=Execution(models_at_once=4))
+    ((lost, reason),) = store.failures(audit.key).items()
+    assert "statistic holds NaN" in reason
+    assert store.done(audit.key) == set(range(8)) - {lost}
 
 
 def test_the_audit_stands_beside_what_is_proved_and_what_it_cost():

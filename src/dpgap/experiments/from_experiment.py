@@ -4,7 +4,7 @@ import time
 import warnings
 from collections.abc import Iterator, Sequence
 from contextlib import closing, contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
 
@@ -19,7 +19,7 @@ from dpgap.audits.result import Audit
 from dpgap.canaries.base import Canary
 from dpgap.data.load import load
 from dpgap.data.records import Canaries, Records
-from dpgap.errors import DpgapError
+from dpgap.errors import DpgapError, NoAnswer
 from dpgap.experiments.converter import to_plain
 from dpgap.experiments.experiment import KEY_VERSION, Experiment
 from dpgap.experiments.job import (
@@ -168,13 +168,9 @@ class Training:
             fleet = self._trained(prepared, assignments)
         except DpgapError as problem:
             return [Failure(model=each.model, message=explained(problem)) for each in assignments]
+        share = (time.perf_counter() - began) / len(assignments)
         with _one_thread():
-            outcomes = [self._outcome(prepared, fleet, m, each) for m, each in enumerate(assignments)]
-        seconds = (time.perf_counter() - began) / len(assignments)
-        return [
-            replace(outcome, seconds=seconds) if isinstance(outcome, ModelResult) else outcome
-            for outcome in outcomes
-        ]
+            return [self._outcome(prepared, fleet, m, each, share) for m, each in enumerate(assignments)]
 
     def _trained(self, prepared: Prepared, assignments: Sequence[Assignment]) -> FleetResult:
         members = [
@@ -195,10 +191,21 @@ class Training:
                 execution=self.execution,
             )
 
-    def _outcome(self, prepared: Prepared, fleet: FleetResult, m: int, assignment: Assignment) -> Outcome:
+    def _outcome(
+        self, prepared: Prepared, fleet: FleetResult, m: int, assignment: Assignment, share: float
+    ) -> Outcome:
+        try:
+            return self._asked(prepared, fleet, m, assignment, share)
+        except DpgapError as problem:
+            return Failure(model=assignment.model, message=explained(problem))
+
+    def _asked(
+        self, prepared: Prepared, fleet: FleetResult, m: int, assignment: Assignment, share: float
+    ) -> ModelResult:
+        began = time.perf_counter()
         weights, start = fleet.model(m), prepared.train
         if not all(value.isfinite().all() for value in weights.values()):
-            return Failure(model=assignment.model, message=_DIVERGED)
+            raise NoAnswer(_DIVERGED)
         logits = {name: fleet.logits(m, x) for name, x in prepared.asked.items()}
         scored, labels = prepared.scored(self.experiment.design)
         statistic = self.experiment.attack.statistic(logits[scored].double().numpy(), labels.numpy())
@@ -211,7 +218,7 @@ class Training:
         members = _members(start, assignment)
         return ModelResult(
             model=assignment.model,
-            seconds=0.0,
+            seconds=share + time.perf_counter() - began,
             train_accuracy=share_right(logits["train"][members], start.y[members]),
             test_accuracy=share_right(logits["test"], prepared.test.y),
             arrays=arrays,
