@@ -95,14 +95,17 @@ def flatten(parameters: Mapping[str, Tensor]) -> Float[Tensor, " P"]:
     return torch.cat([value.detach().reshape(-1) for value in parameters.values()])
 
 
-def unflatten(vector: Float[Tensor, " P"], like: Mapping[str, Tensor]) -> dict[str, Tensor]:
-    """The inverse of `flatten`: named parameters with the shapes of ``like``.
+def unflatten(vector: Float[Tensor, "*M P"], like: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    """The inverse of `flatten`: named parameters with the shapes of ``like``; leading axes are models.
 
     >>> unflatten(torch.tensor([1.0, 2.0, 3.0]), {"weight": torch.zeros(1, 2), "bias": torch.zeros(1)})
     {'weight': tensor([[1., 2.]]), 'bias': tensor([3.])}
     """
-    parts = vector.split([value.numel() for value in like.values()])
-    return {name: part.view(value.shape) for (name, value), part in zip(like.items(), parts, strict=True)}
+    parts = vector.split([value.numel() for value in like.values()], dim=-1)
+    return {
+        name: part.view(*vector.shape[:-1], *value.shape)
+        for (name, value), part in zip(like.items(), parts, strict=True)
+    }
 
 
 def pieces(records: int, parameters: Mapping[str, Tensor]) -> Iterator[slice]:

@@ -93,7 +93,7 @@ def run(sampling: object = None, **changed: object) -> Mechanism:
 
 def under_the_same_coins(task: Task, seeds: list[int], device: torch.device, rows: int = 64) -> Finished:
     size = Size(models=len(seeds), rows=rows, width=rows, bytes=0)
-    fleet = fleet_module._fleet(task, size, device)
+    fleet = fleet_module._fleet(task, size, fleet_module._network(task, device))
     members = torch.ones(len(seeds), len(task.records), dtype=torch.bool)
     members[1::2, -1] = False
     tile = Tile(fleet, len(seeds), width=None, graph=False)

@@ -98,9 +98,8 @@ def scores(name, x, y, drawn, signature="linf", models=1, rows=64, room=1, place
         TrainingOptions(learning_rate=0.5, augmentation=augmentation, copies=copies),
         None,
     )
-    fleet = fleet_module._fleet(
-        task, Size(models=models, rows=rows, width=rows, bytes=0), torch.device("cpu")
-    )
+    network = fleet_module._network(task, torch.device("cpu"))
+    fleet = fleet_module._fleet(task, Size(models=models, rows=rows, width=rows, bytes=0), network)
     state = begin(fleet, torch.ones(models, len(x), dtype=torch.bool))
     coins = torch.zeros(models, len(x), dtype=torch.bool)
     coins[place, drawn] = True

@@ -30,9 +30,18 @@ def task_of(run=None, chosen=None, canaries=None, options=cases.OPTIONS):
     return make_task(cases.records(), cases.small_mlp(), run or mechanism(steps=7), chosen, options, canaries)
 
 
+def fleet_of(task, size):
+    return fleet_module._fleet(task, size, fleet_module._network(task, CPU))
+
+
 def finished(task, width, seeds=(3, 1), rows=16, observer=None):
     size = Size(models=len(seeds), rows=rows, width=rows, bytes=0)
-    tile = Tile(fleet_module._fleet(task, size, CPU), len(seeds), width=width, graph=False)
+    tile = Tile(
+        fleet_of(task, size),
+        len(seeds),
+        width=width,
+        graph=False,
+    )
     members = torch.ones(len(seeds), len(task.records), dtype=torch.bool)
     return tile.train(members, HostRandomness(task, seeds), observer)
 
@@ -61,7 +70,7 @@ def test_the_number_of_passes_changes_no_removal_and_weights_by_rounding_only():
 def test_a_tile_can_be_trained_again_and_forgets_what_it_did():
     task, seeds = task_of(chosen=filtered("uniqueness", every=2)), (3, 1)
     size = Size(models=2, rows=16, width=16, bytes=0)
-    tile = Tile(fleet_module._fleet(task, size, CPU), 2, width=32, graph=False)
+    tile = Tile(fleet_of(task, size), 2, width=32, graph=False)
     members = torch.ones(2, N, dtype=torch.bool)
     first = tile.train(members, HostRandomness(task, seeds), None)
     other = tile.train(members, HostRandomness(task, (7, 8)), None)
@@ -150,7 +159,7 @@ def test_what_a_tile_keeps_is_at_least_what_its_tensors_take():
     for name in ("linf", "uniqueness"):
         task, models = task_of(chosen=filtered(name)), 3
         size = Size(models=models, rows=16, width=16, bytes=0)
-        tile = Tile(fleet_module._fleet(task, size, CPU), models, width=16, graph=False)
+        tile = Tile(fleet_of(task, size), models, width=16, graph=False)
         state = tile._state
         taken = 2 * sum(value.nbytes for value in vars(state).values()) + tile._noise.nbytes
         assert kept_bytes(task, models) >= 0.95 * (taken + tile._coins.nbytes)

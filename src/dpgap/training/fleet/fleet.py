@@ -17,14 +17,14 @@ from dpgap.privacy.mechanism import Mechanism
 from dpgap.training.execution import Execution
 from dpgap.training.filter import Filter
 from dpgap.training.fleet.device import chosen_device
-from dpgap.training.fleet.network import Network, build_network, named_weights
+from dpgap.training.fleet.network import Network, build_network
 from dpgap.training.fleet.randomness import DeviceRandomness, HostRandomness
 from dpgap.training.fleet.run import Finished, FleetObserver, Tile
 from dpgap.training.fleet.seen import Given
 from dpgap.training.fleet.size import Size, cpu_size, cuda_size, measured_row_bytes
 from dpgap.training.fleet.step import Fleet
 from dpgap.training.options import PlainSGD, TrainingOptions
-from dpgap.training.per_sample import flatten
+from dpgap.training.per_sample import flatten, unflatten
 from dpgap.training.step import Task
 from dpgap.training.trainer import make_task, planned, removes_many
 
@@ -104,7 +104,8 @@ def train_fleet(
     members = _membership(membership, len(seeds), len(task.records))
     if warning := removes_many(planned(task), int(members.sum(dim=1).amin())):
         warnings.warn(warning, stacklevel=2)
-    size = _size(task, device, len(seeds), 1 if observer else torch.get_num_threads())
+    network = _network(task, device)
+    size = _size(task, network, len(seeds), 1 if observer else torch.get_num_threads())
     tiles = [
         _filled(range(start, min(start + size.models, len(seeds))), size.models)
         for start in range(0, len(seeds), size.models)
@@ -112,13 +113,13 @@ def train_fleet(
     crew = _Crew(
         task=task,
         size=size,
-        device=device,
+        network=network,
         seeds=seeds,
         members=members,
         graph=execution.compile,
         observer=observer,
     )
-    return _joined(task, crew.train(tiles), len(seeds), _network(task, device))
+    return _joined(crew.train(tiles), len(seeds), network)
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -130,7 +131,7 @@ class _Crew:
 
     task: Task
     size: Size
-    device: torch.device
+    network: Network
     seeds: list[int]
     members: Bool[Tensor, "M N"]
     graph: bool
@@ -139,7 +140,7 @@ class _Crew:
 
     def train(self, tiles: list[list[int]]) -> list[Finished]:
         """The finished tiles, in their order."""
-        if self.device.type == "cuda":
+        if self.network.device.type == "cuda":
             return self._one_after_the_other(tiles)
         threads = torch.get_num_threads()
         workers = 1 if self.observer else max(1, min(threads, len(tiles)))
@@ -155,17 +156,16 @@ class _Crew:
     def _one_after_the_other(self, tiles: list[list[int]]) -> list[Finished]:
         if not tiles:
             return []
-        fleet, on_cpu = _fleet(self.task, self.size, self.device), self.device.type == "cpu"
-        width = None if on_cpu else self.size.width
-        graph = self.graph and not on_cpu
+        device = self.network.device
+        on_cpu = device.type == "cpu"
+        fleet = _fleet(self.task, self.size, copy.deepcopy(self.network))
+        width, graph = None if on_cpu else self.size.width, self.graph and not on_cpu
         tile = Tile(fleet, self.size.models, width=width, graph=graph, stop=self.stop)
         finished: list[Finished] = []
         for models in tiles:
             seeds = [self.seeds[m] for m in models]
-            randomness = HostRandomness(self.task, seeds)
-            if not on_cpu:
-                randomness = DeviceRandomness(self.task, seeds, self.device)
-            finished.append(tile.train(self.members[models].to(self.device), randomness, self.observer))
+            draws = HostRandomness(self.task, seeds) if on_cpu else DeviceRandomness(self.task, seeds, device)
+            finished.append(tile.train(self.members[models].to(device), draws, self.observer))
         return finished
 
 
@@ -174,12 +174,12 @@ def _filled(models: range, size: int) -> list[int]:
     return [*models, *[models[-1]] * (size - len(models))]
 
 
-def _joined(task: Task, tiles: list[Finished], models: int, network: Network) -> FleetResult:
+def _joined(tiles: list[Finished], models: int, network: Network) -> FleetResult:
     weights, removed_at, scores, tallies = (
         torch.cat([getattr(tile, field.name) for tile in tiles])[:models] for field in fields(Finished)
     )
     return FleetResult(
-        weights=named_weights(weights, task.parameters),
+        weights=unflatten(weights, network.parameters),
         removed_at=removed_at,
         scores=scores,
         tallies=tallies,
@@ -187,15 +187,15 @@ def _joined(task: Task, tiles: list[Finished], models: int, network: Network) ->
     )
 
 
-def _fleet(task: Task, size: Size, device: torch.device) -> Fleet:
-    records = task.records
+def _fleet(task: Task, size: Size, network: Network) -> Fleet:
+    records, device = task.records, network.device
     nobody = records.x.new_zeros(1, *records.x.shape[1:])
     given = None
     if task.gradients is not None:
         given = Given(gradients=task.gradients.to(device), first=len(records) - len(task.gradients))
     return Fleet(
         task=task,
-        network=_network(task, device),
+        network=network,
         x=torch.cat([records.x, nobody]).to(device),
         labels=torch.cat([records.y, records.y.new_zeros(1)]).to(device),
         start=flatten(task.parameters).to(device),
@@ -223,7 +223,8 @@ def _membership(membership: Tensor | None, models: int, n: int) -> Bool[Tensor, 
     return membership
 
 
-def _size(task: Task, device: torch.device, models: int, threads: int) -> Size:
+def _size(task: Task, network: Network, models: int, threads: int) -> Size:
+    device = network.device
     if device.type == "cpu":
         if task.options.precision != "fp32":
             raise InvalidInput(
@@ -233,5 +234,5 @@ def _size(task: Task, device: torch.device, models: int, threads: int) -> Size:
         return cpu_size(task, models, threads)
     row = task.records.x.new_zeros(task.records.x.shape[1:]).to(device)
     start = flatten(task.parameters).to(device)
-    taken = measured_row_bytes(_network(task, device), start, row, task.options.copies)
+    taken = measured_row_bytes(network, start, row, task.options.copies)
     return cuda_size(task, taken, torch.cuda.get_device_properties(device).total_memory)

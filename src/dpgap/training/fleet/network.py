@@ -18,7 +18,7 @@ from dpgap.training.fleet.gradients import LayerGradient, Rows
 from dpgap.training.fleet.kernels import launch
 from dpgap.training.fleet.layers import NATIVE, FleetConvTanh, FleetLayer, Tape
 from dpgap.training.options import Precision
-from dpgap.training.per_sample import per_sample, tile_function
+from dpgap.training.per_sample import per_sample, tile_function, unflatten
 
 _LOG = logging.getLogger("dpgap")
 _TOLERANCE = 1e-3
@@ -60,17 +60,6 @@ class Network(ABC):
         """
 
 
-def named_weights(
-    weights: Float[Tensor, "M P"], parameters: Mapping[str, Tensor]
-) -> dict[str, Float[Tensor, "M ..."]]:
-    """Views of the weights by the names and shapes of ``parameters``."""
-    parts = weights.split([value.numel() for value in parameters.values()], dim=1)
-    return {
-        name: part.unflatten(1, value.shape) if value.ndim else part[:, 0]
-        for (name, value), part in zip(parameters.items(), parts, strict=True)
-    }
-
-
 @final
 class NativeNetwork(Network):
     """The model's own ``forward`` on all rows at once, with fleet layers for those that have parameters."""
@@ -91,7 +80,7 @@ class NativeNetwork(Network):
 
     def prepare(self, weights: Float[Tensor, "M P"]) -> None:
         """Take these weights from now on."""
-        named = named_weights(weights, self.parameters)
+        named = unflatten(weights, self.parameters)
         self._tape.models = len(weights)
         self._tape.prepared = {layer.name: layer.prepare(named) for layer in self._layers}
 
@@ -211,7 +200,7 @@ class VmappedNetwork(Network):
 
     def prepare(self, weights: Float[Tensor, "M P"]) -> None:
         """Take these weights from now on."""
-        named = named_weights(weights, self.parameters)
+        named = unflatten(weights, self.parameters)
         self._of_models = [{name: value[m] for name, value in named.items()} for m in range(len(weights))]
 
     @torch.no_grad()
@@ -276,7 +265,7 @@ def _agrees(model: nn.Module, parameters: Mapping[str, Tensor], row: Tensor, num
     native.prepare(weights)
     found = torch.cat([each.dense() for each in native.look(x, y).gradients], dim=2)
     for m in range(2):
-        own = {name: value[m] for name, value in named_weights(weights, here).items()}
+        own = {name: value[m] for name, value in unflatten(weights, here).items()}
         expected = tile_function(apart, own)(x[m], y[m]).gradients
         if found[m].shape != expected.shape:
             return False

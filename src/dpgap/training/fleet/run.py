@@ -11,9 +11,9 @@ from torch import Tensor
 
 from dpgap.training.fleet.batches import width_for
 from dpgap.training.fleet.device import captured
-from dpgap.training.fleet.network import named_weights
 from dpgap.training.fleet.randomness import Randomness
 from dpgap.training.fleet.step import Fleet, apply_filter, begin, learn
+from dpgap.training.per_sample import unflatten
 from dpgap.training.step import Task
 
 FleetObserver = Callable[[int, dict[str, Tensor]], None]
@@ -63,7 +63,7 @@ class Tile:
             self._take_all(steps, randomness, tallies)
             apply_filter(self._fleet, state, steps[-1])
             if observer:
-                observer(steps[-1], named_weights(state.weights.clone(), task.parameters))
+                observer(steps[-1], unflatten(state.weights.clone(), task.parameters))
         return Finished(
             weights=state.weights.to("cpu", copy=True),
             removed_at=state.removed_at.to("cpu", copy=True),
@@ -73,25 +73,22 @@ class Tile:
 
     def _take_all(self, steps: range, randomness: Randomness, tallies: Tensor) -> None:
         before = self._state.copy() if self._width else None
-        for step in steps:
-            self._take(step, randomness, self._width)
-            tallies[:, step - 1] = self._state.tally
-        if before is None or self._width is None or int(self._state.drawn) <= self._width:
-            return
-        self._state.put(before)
-        for step in steps:
-            self._take(step, randomness, None)
-            tallies[:, step - 1] = self._state.tally
+        self._take_each(steps, randomness, tallies, self._width)
+        if before and self._width and int(self._state.drawn) > self._width:
+            self._state.put(before)
+            self._take_each(steps, randomness, tallies, None)
 
-    def _take(self, step: int, randomness: Randomness, width: int | None) -> None:
-        if self._stop.is_set():
-            raise InterruptedError(f"stopped before step {step}")
-        randomness.draw(step, self._coins, self._noise, self._keys)
-        if width and self._graph:
-            self._replay = self._replay or self._captured(width)
-            self._replay()
-        else:
-            self._learn(width or self._needed())
+    def _take_each(self, steps: range, randomness: Randomness, tallies: Tensor, width: int | None) -> None:
+        for step in steps:
+            if self._stop.is_set():
+                raise InterruptedError(f"stopped before step {step}")
+            randomness.draw(step, self._coins, self._noise, self._keys)
+            if width and self._graph:
+                self._replay = self._replay or self._captured(width)
+                self._replay()
+            else:
+                self._learn(width or self._needed())
+            tallies[:, step - 1] = self._state.tally
 
     def _learn(self, width: int) -> None:
         learn(self._fleet, self._state, self._coins, self._noise, self._keys, width)
