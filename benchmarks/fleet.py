@@ -8,6 +8,7 @@ of dpgap also sample, score and filter. Prints a table, and writes rows to ``ben
 """
 
 import argparse
+import copy
 import itertools
 import json
 import platform
@@ -144,7 +145,7 @@ def vmapped(work: Workload, device: torch.device) -> Callable[[int], None]:
 
 def plain(work: Workload, device: torch.device) -> Callable[[int], None]:
     """SGD without any privacy, eager."""
-    model = build_copy(work.model).to(device)
+    model = copy.deepcopy(work.model).to(device)
     optimiser = torch.optim.SGD(model.parameters(), lr=work.learning_rate)
     x, y = work.records.x.to(device), work.records.y.to(device)
 
@@ -164,7 +165,7 @@ def opacus(work: Workload, mode: str) -> Callable[[int], None]:
     from torch.utils.data import DataLoader, TensorDataset
 
     def run(steps: int) -> None:
-        model = build_copy(work.model)
+        model = copy.deepcopy(work.model)
         optimiser = torch.optim.SGD(model.parameters(), lr=work.learning_rate)
         loader = DataLoader(TensorDataset(work.records.x, work.records.y), batch_size=work.batch)
         private = PrivacyEngine().make_private(
@@ -190,12 +191,6 @@ def opacus(work: Workload, mode: str) -> Callable[[int], None]:
                     break
 
     return run
-
-
-def build_copy(model: nn.Module) -> nn.Module:
-    import copy
-
-    return copy.deepcopy(model)
 
 
 def measured(run: Callable[[int], None], models: int, steps: int, device: torch.device) -> list[float]:

@@ -63,9 +63,8 @@ class GradientNorm(Signature):
             return norm
         if clip_norm is None:
             raise InvalidInput("clipped must be False where nothing is clipped, as in plain SGD; got True.")
-        if (
-            self.p == 2
-        ):  # exactly C for all that were clipped, so that the order of ties is not left to rounding
+        if self.p == 2:
+            # Exactly C for all that were clipped: the order of ties is not left to rounding.
             return torch.where(length.isfinite(), length.clamp(max=clip_norm), length)
         return torch.where(length.isfinite(), norm * (clip_norm / length.clamp(min=clip_norm)), length)
 

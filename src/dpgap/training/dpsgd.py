@@ -24,7 +24,15 @@ def clip_factors(gradients: Float[Tensor, "B P"], clip_norm: float) -> Float[Ten
     >>> clip_factors(torch.tensor([[3.0, 4.0], [0.3, 0.4], [float("nan"), 0.0]]), 1.0).tolist()
     [0.2, 1.0, 0.0]
     """
-    norms = torch.linalg.vector_norm(gradients, dim=1, dtype=torch.float64)
+    return shrinking(torch.linalg.vector_norm(gradients, dim=1, dtype=torch.float64), clip_norm)
+
+
+def shrinking(norms: Float[Tensor, "*B"], clip_norm: float) -> Float[Tensor, "*B"]:
+    """The same of rows whose L2 norms are known: ``min(1, C / norm)``, and 0 where that is not finite.
+
+    >>> shrinking(torch.tensor([4.0, 0.5, float("inf")]), 1.0).tolist()
+    [0.25, 1.0, 0.0]
+    """
     return torch.where(norms.isfinite(), clip_norm / norms.clamp(min=clip_norm), 0.0)
 
 

@@ -10,6 +10,7 @@ from torch.func import vmap
 
 from dpgap.signatures.base import Record, Signature
 from dpgap.signatures.gradient import GradientNorm
+from dpgap.training.dpsgd import shrinking
 from dpgap.training.fleet.device import arithmetic
 from dpgap.training.fleet.network import Look
 
@@ -68,8 +69,7 @@ class Seen:
         """
         if self.clip_norm is None:
             return self.there.to(torch.float32)
-        shrunk = self.clip_norm / self.length.clamp(min=self.clip_norm)
-        return torch.where(self.there & self.length.isfinite(), shrunk, 0.0)
+        return torch.where(self.there, shrinking(self.length, self.clip_norm), 0.0)
 
     def total(self) -> Float[Tensor, "M P"]:
         """The sum of the rows, each times its factor."""

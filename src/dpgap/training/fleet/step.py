@@ -65,7 +65,7 @@ def begin(fleet: Fleet, membership: Bool[Tensor, "M N"]) -> FleetState:
         weights=fleet.start.repeat(models, 1),
         active=membership.to(fleet.start.device, copy=True),
         scores=make(models, n + 1),
-        memory=make(models, n + 1, *(shape or (0,))),
+        memory=make(models, n + 1, *shape),
         removed_at=make(models, n, dtype=torch.int64),
         tally=make(models, 3, dtype=torch.float64),
         drawn=make((), dtype=torch.int64),
@@ -145,12 +145,8 @@ def _keep(fleet: Fleet, state: FleetState, seen: Seen) -> None:
     state.tally += torch.stack([there.sum(1), losses.sum(1), right.sum(1)], dim=1)
     if fleet.task.filter is None:
         return
-    signature = fleet.task.filter.signature
-    if not signature.memory_shape:
-        scores, _ = scored(signature, seen, seen.there.float())
-        state.scores.scatter_(1, seen.table, scores)
-        return
     models = torch.arange(len(seen.table), device=there.device)[:, None]
-    scores, memory = scored(signature, seen, state.memory[models, seen.table])
-    state.scores.scatter_(1, seen.table, scores)
-    state.memory[models, seen.table] = memory
+    places = models, seen.table
+    state.scores[places], state.memory[places] = scored(
+        fleet.task.filter.signature, seen, state.memory[places]
+    )

@@ -7,6 +7,7 @@ H200; they are functions of a layer's shape alone, so that the order of every su
 import logging
 import math
 from functools import cache
+from types import SimpleNamespace
 from typing import Any
 
 import torch
@@ -30,12 +31,11 @@ def usable(x: Tensor) -> bool:
 @cache
 def _kernels() -> Any:
     try:
-        from dpgap.training.fleet import kernels
         from dpgap.training.fleet.kernels import draws, forward, rows
     except ImportError:
         _LOG.warning("Triton is not installed, so the fleet runs without its kernels, which is slower.")
         return None
-    return kernels if draws and forward and rows else None
+    return SimpleNamespace(draws=draws, forward=forward, rows=rows)
 
 
 def channels_last(x: Tensor) -> Tensor:
