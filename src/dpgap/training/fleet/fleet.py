@@ -106,10 +106,6 @@ def train_fleet(
         warnings.warn(warning, stacklevel=2)
     network = _network(task, device)
     size = _size(task, network, len(seeds), 1 if observer else torch.get_num_threads())
-    tiles = [
-        _filled(range(start, min(start + size.models, len(seeds))), size.models)
-        for start in range(0, len(seeds), size.models)
-    ]
     crew = _Crew(
         task=task,
         size=size,
@@ -119,7 +115,7 @@ def train_fleet(
         graph=execution.compile,
         observer=observer,
     )
-    return _joined(crew.train(tiles), len(seeds), network)
+    return _joined(crew.train(), len(seeds), network)
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -138,8 +134,10 @@ class _Crew:
     observer: FleetObserver | None
     stop: Event = field(default_factory=Event)
 
-    def train(self, tiles: list[list[int]]) -> list[Finished]:
+    def train(self) -> list[Finished]:
         """The finished tiles, in their order."""
+        models, size = range(len(self.seeds)), self.size.models
+        tiles = [_filled(models[start : start + size], size) for start in models[::size]]
         if self.network.device.type == "cuda":
             return self._one_after_the_other(tiles)
         threads = torch.get_num_threads()
