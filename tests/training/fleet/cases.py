@@ -75,7 +75,7 @@ def looked(network: Network, x: Tensor, y: Tensor, spread: float = 0.1) -> Look:
     """What M models, all close to the network's own parameters, say of ``x [M, R, K, ...]``."""
     start = flat(network.parameters)
     network.prepare(start + spread * normal(len(x), len(start), seed=7))
-    return network.look(x, y)
+    return network.look(x, y, torch.ones_like(y, dtype=torch.bool))
 
 
 def dense(look: Look) -> Tensor:

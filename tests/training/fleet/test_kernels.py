@@ -29,6 +29,10 @@ def by_place(x):
     return launch.channels_last(x)
 
 
+def all_of(x):
+    return torch.ones(len(x), dtype=torch.bool)
+
+
 def unpacked(packed, outs, channels, size):
     """Rows in the order of the parameters: weight, then bias if any."""
     count = outs * math.prod(size) * channels
@@ -59,9 +63,9 @@ def test_formed_gradients_of_convolutions_and_their_statistics(channels, outs, s
     x, window = normal(3, channels, 9, 8), Window(size=size, stride=stride, padding=padding)
     places = functional.conv2d(x, normal(outs, channels, *size), None, stride, padding).shape[2:]
     gradient = normal(3, outs, *places, seed=1)
-    twin = gradient_rows(x, gradient, window, bias=bias, products=EXACT).rows
+    twin = gradient_rows(x, gradient, all_of(x), window, bias=bias, products=EXACT).rows
     packed, statistics = launch.conv_rows(
-        by_place(x), by_place(gradient), size, stride, padding, bias=bias, precision=EXACT
+        by_place(x), by_place(gradient), all_of(x), size, stride, padding, bias=bias, precision=EXACT
     )
     found = unpacked(packed, outs, channels, size)
     torch.testing.assert_close(found, twin, rtol=1e-5, atol=1e-4)
@@ -88,16 +92,28 @@ def test_convolution_pool_and_tanh_in_one(channels, outs, size, side):
     found = launch.input_gradient(dense, weight, side, side, EXACT).permute(0, 3, 1, 2)
     torch.testing.assert_close(found, of_input, rtol=1e-4, atol=1e-4)
     packed, statistics = launch.pooled_rows(
-        by_place(x), by_place(gradient), value, argmax, (size, size), EXACT
+        by_place(x), by_place(gradient), value, argmax, all_of(x), (size, size), EXACT
     )
     rows = unpacked(packed, outs, channels, (size, size))
     assert_statistics(statistics, rows)
     window = Window(size=(size, size), stride=(1, 1), padding=(0, 0))
-    twin = gradient_rows(x, dense.permute(0, 3, 1, 2), window, bias=True, products=EXACT).rows
+    twin = gradient_rows(x, dense.permute(0, 3, 1, 2), all_of(x), window, bias=True, products=EXACT).rows
     torch.testing.assert_close(rows, twin, rtol=1e-4, atol=1e-4)
     (summed,) = torch.autograd.grad(expected, own, gradient)
     by_model = rows[:, : weight[0].numel()].view(2, 3, -1).sum(dim=1)
     torch.testing.assert_close(by_model, summed.flatten(1), rtol=1e-4, atol=1e-4)
+
+
+@pytest.mark.parametrize("channels", [2, 16])
+def test_rows_that_nobody_has_are_not_formed_and_change_no_other(channels):
+    x, gradient = by_place(normal(3, channels, 6, 6)), by_place(normal(3, 4, 4, 4, seed=1))
+    how = {"size": (3, 3), "stride": (1, 1), "padding": (0, 0), "bias": True, "precision": EXACT}
+    there = torch.tensor([True, False, True])
+    every, of_every = launch.conv_rows(x, gradient, all_of(x), **how)
+    found, statistics = launch.conv_rows(x, gradient, there, **how)
+    assert torch.equal(found[there], every[there])
+    assert torch.equal(statistics[there], of_every[there])
+    assert statistics[1].eq(0).all()
 
 
 @pytest.mark.parametrize("padding", [(0, 0), (1, 2)])
@@ -156,7 +172,7 @@ def test_statistics_of_a_gradient_that_is_not_finite_are_not(spoilt):
         x, gradient = normal(3, channels, 6, 6), normal(3, 4, 4, 4, seed=1)
         x[1, 0, 2, 2] = spoilt
         _, statistics = launch.conv_rows(
-            by_place(x), by_place(gradient), (3, 3), (1, 1), (0, 0), bias=True, precision=EXACT
+            by_place(x), by_place(gradient), all_of(x), (3, 3), (1, 1), (0, 0), bias=True, precision=EXACT
         )
         assert not statistics[1].isfinite().any()
         assert statistics[[0, 2]].isfinite().all()

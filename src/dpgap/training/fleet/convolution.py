@@ -4,7 +4,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import torch
-from jaxtyping import Float, Int8
+from jaxtyping import Bool, Float, Int8
 from torch import Tensor, nn
 from torch.nn import functional
 
@@ -96,16 +96,20 @@ def convolved(
 def gradient_rows(
     inputs: Float[Tensor, "MRK I H W"],
     outputs: Float[Tensor, "MRK O height width"],
+    there: Bool[Tensor, " MRK"],
     window: Window,
     *,
     bias: bool,
     products: str,
 ) -> FlatRows:
-    """``sum over places of output gradient times the patch it came from``, then the bias's."""
+    """``sum over places of output gradient times the patch it came from``, then the bias's.
+
+    Of rows that are not ``there`` it may be anything.
+    """
     if launch.usable(inputs):
         x, gradient = launch.channels_last(inputs), launch.channels_last(outputs)
         rows, statistics = launch.conv_rows(
-            x, gradient, window.size, window.stride, window.padding, bias=bias, precision=products
+            x, gradient, there, window.size, window.stride, window.padding, bias=bias, precision=products
         )
         packing = (outputs.shape[1], *window.size, inputs.shape[1])
         return FlatRows(rows=rows, statistics=statistics, packing=packing)
@@ -128,18 +132,28 @@ def conv_tanh(
 
 
 def conv_tanh_rows(
-    kept: Activation, outputs: Float[Tensor, "MRK O height width"], how: Activated
+    kept: Activation,
+    outputs: Float[Tensor, "MRK O height width"],
+    there: Bool[Tensor, " MRK"],
+    how: Activated,
 ) -> FlatRows:
     """The rows of a convolution whose activation has the gradient ``outputs``."""
     gradient, window = launch.channels_last(outputs), how.window
     if how.at_once and kept.argmax is not None:
         rows, statistics = launch.pooled_rows(
-            kept.x, gradient, kept.value, kept.argmax, window.size, how.products
+            kept.x, gradient, kept.value, kept.argmax, there, window.size, how.products
         )
     else:
         dense = kept.dense if kept.dense is not None else _dense(kept, gradient, window)
         rows, statistics = launch.conv_rows(
-            kept.x, dense, window.size, window.stride, window.padding, bias=True, precision=how.products
+            kept.x,
+            dense,
+            there,
+            window.size,
+            window.stride,
+            window.padding,
+            bias=True,
+            precision=how.products,
         )
     packing = (outputs.shape[1], *window.size, kept.x.shape[3])
     return FlatRows(rows=rows, statistics=statistics, packing=packing)

@@ -52,6 +52,7 @@ class Tape:
     models: int = 0
     rows: int = 0
     copies: int = 1
+    there: Tensor = field(default_factory=lambda: torch.ones(0, dtype=torch.bool))
     prepared: dict[str, Any] = field(default_factory=dict)
     taps: list[Tap] = field(default_factory=list)
 
@@ -238,7 +239,8 @@ class FleetConv2d(FleetLayer):
 
     def gradient(self, kept: Tensor, outputs: Tensor, prepared: dict[str, Tensor]) -> LayerGradient:
         """Formed, as a record's gradient has no cheaper exact norm."""
-        rows = gradient_rows(kept, outputs, self._window, bias=self.bias, products=self._tape.products)
+        tape, window = self._tape, self._window
+        rows = gradient_rows(kept, outputs, tape.there, window, bias=self.bias, products=tape.products)
         return rows.by_model(self._tape.models, self._tape.copies)
 
 
@@ -263,7 +265,7 @@ class FleetConvTanh(FleetLayer):
 
     def gradient(self, kept: Activation, outputs: Tensor, prepared: dict[str, Tensor]) -> LayerGradient:
         """Formed, from the places that the maxima came from."""
-        rows = conv_tanh_rows(kept, outputs, self._how)
+        rows = conv_tanh_rows(kept, outputs, self._tape.there, self._how)
         return rows.by_model(self._tape.models, self._tape.copies)
 
 

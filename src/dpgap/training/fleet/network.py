@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import final
 
 import torch
-from jaxtyping import Float, Int
+from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 from torch.func import functional_call
 
@@ -53,10 +53,11 @@ class Network(ABC):
         """The outputs alone."""
 
     @abstractmethod
-    def look(self, x: Float[Tensor, "M R K ..."], y: Int[Tensor, "M R"]) -> Look:
+    def look(self, x: Float[Tensor, "M R K ..."], y: Int[Tensor, "M R"], there: Bool[Tensor, "M R"]) -> Look:
         """Outputs, losses and per-sample gradients; ``x`` has K copies of each row.
 
-        **Guarantees**: row r of model m is a function of that row and of that model.
+        **Guarantees**: row r of model m is a function of that row and of that model. What is found of rows
+        that are not ``there`` is of no use, and may be anything.
         """
 
 
@@ -91,10 +92,11 @@ class NativeNetwork(Network):
             logits = self._module(x.flatten(0, 1).to(self._tape.dtype))
         return logits.float().unflatten(0, x.shape[:2])
 
-    def look(self, x: Float[Tensor, "M R K ..."], y: Int[Tensor, "M R"]) -> Look:
+    def look(self, x: Float[Tensor, "M R K ..."], y: Int[Tensor, "M R"], there: Bool[Tensor, "M R"]) -> Look:
         """One forward, one backward to the layers' outputs, then each layer's gradients."""
         tape = self._tape
         models, tape.rows, tape.copies = x.shape[:3]
+        tape.there = there[..., None].expand(x.shape[:3]).flatten()
         tape.taps = []
         with torch.enable_grad(), arithmetic(self.precision):
             logits = self._module(x.flatten(0, 2).to(tape.dtype)).float()
@@ -210,7 +212,7 @@ class VmappedNetwork(Network):
         with arithmetic(self.precision):
             return torch.stack([functional_call(self._model, own, (rows,)) for own, rows in pairs])
 
-    def look(self, x: Float[Tensor, "M R K ..."], y: Int[Tensor, "M R"]) -> Look:
+    def look(self, x: Float[Tensor, "M R K ..."], y: Int[Tensor, "M R"], there: Bool[Tensor, "M R"]) -> Look:
         """All rows of one model at once."""
         with arithmetic(self.precision):
             looks = [
@@ -263,7 +265,9 @@ def _agrees(model: nn.Module, parameters: Mapping[str, Tensor], row: Tensor, num
     x = torch.rand(2, 2, 2, *row.shape, generator=generator)  # also valid as tokens: all 0
     y = torch.randint(num_classes, (2, 2), generator=generator)
     native.prepare(weights)
-    found = torch.cat([each.dense() for each in native.look(x, y).gradients], dim=2)
+    found = torch.cat(
+        [each.dense() for each in native.look(x, y, torch.ones_like(y, dtype=torch.bool)).gradients], dim=2
+    )
     for m in range(2):
         own = {name: value[m] for name, value in unflatten(weights, here).items()}
         expected = tile_function(apart, own)(x[m], y[m]).gradients

@@ -106,7 +106,8 @@ def _peak(network: Network, row: Tensor, copies: int, rows: int) -> int:
     x = row.new_zeros(1, rows, copies, *row.shape)
     before = torch.cuda.memory_allocated(row.device)
     torch.cuda.reset_peak_memory_stats(row.device)
-    look = network.look(x, torch.zeros(1, rows, dtype=torch.int64, device=row.device))
+    nobody = torch.zeros(1, rows, dtype=torch.int64, device=row.device)
+    look = network.look(x, nobody, nobody == 0)
     weights = look.losses.new_ones(1, rows)
     for layer in look.gradients:
         layer.weighted_sum(weights, finite=False)

@@ -115,11 +115,11 @@ def apply_filter(fleet: Fleet, state: FleetState, step: int) -> None:
 
 
 def _look(fleet: Fleet, state: FleetState, table: Int[Tensor, "M R"], keys: Int[Tensor, " M"]) -> Seen:
-    labels = fleet.labels[table]
+    labels, there = fleet.labels[table], table < len(fleet.x) - 1
     return Seen(
-        look=fleet.network.look(_copies(fleet, table, keys), labels),
+        look=fleet.network.look(_copies(fleet, table, keys), labels, there),
         table=table,
-        there=table < len(fleet.x) - 1,
+        there=there,
         labels=labels,
         weights=state.weights,
         start=fleet.start,

@@ -200,9 +200,18 @@ def input_gradient(gradient: Tensor, weight: Tensor, height: int, width: int, pr
 
 
 def pooled_rows(
-    x: Tensor, gradient: Tensor, value: Tensor, argmax: Tensor, size: Pair, precision: str
+    x: Tensor,
+    gradient: Tensor,
+    value: Tensor,
+    argmax: Tensor,
+    there: Tensor,
+    size: Pair,
+    precision: str,
 ) -> tuple[Tensor, Tensor]:
-    """Packed gradients of a convolution under pool and tanh, ``[N, P]``, and their statistics ``[N, 3]``."""
+    """Packed gradients of a convolution under pool and tanh, ``[N, P]``, and their statistics ``[N, 3]``.
+
+    Rows that are not ``there`` are left as they are, with statistics of 0.
+    """
     outs, length = value.shape[3], size[0] * size[1] * x.shape[3]
     block_o, block_k, parts = _tiles(outs, length)
     rows, statistics = _empty(x, parts + 1, outs, length, bias=True)
@@ -211,6 +220,7 @@ def pooled_rows(
         gradient,
         value,
         argmax,
+        there.view(torch.int8),
         rows,
         statistics,
         *x.stride()[:3],
@@ -232,9 +242,17 @@ def pooled_rows(
 
 
 def conv_rows(
-    x: Tensor, gradient: Tensor, size: Pair, stride: Pair, padding: Pair, *, bias: bool, precision: str
+    x: Tensor,
+    gradient: Tensor,
+    there: Tensor,
+    size: Pair,
+    stride: Pair,
+    padding: Pair,
+    *,
+    bias: bool,
+    precision: str,
 ) -> tuple[Tensor, Tensor]:
-    """Packed gradients of a convolution, ``[N, P]``, and their statistics ``[N, 3]``."""
+    """The same of a convolution by itself."""
     (_, height, width, channels), outs = x.shape, gradient.shape[3]
     length = size[0] * size[1] * channels
     shape = {
@@ -252,22 +270,20 @@ def conv_rows(
         "C": channels,
         "PRECISION": precision,
     }
-    block_o, block_c, places = _power(outs), _power(channels), size[0] * size[1]
+    block_o, block_c, slots = _power(outs), _power(channels), size[0] * size[1]
     if channels < _FEW_CHANNELS or block_o * block_c > _LARGEST_TILE:
-        block_o, block_k, parts = _tiles(outs, length)
-        rows, statistics = _empty(x, parts + bias, outs, length, bias=bias)
+        block_o, block_k, slots = _tiles(outs, length)
+        kernel, tile, parts = _kernels().rows.gradient_of_conv, block_o * block_k, slots
         blocks = {"K": length, "BLOCK_K": block_k, "BLOCK_L": 64}
-        kernel, tile = _kernels().rows.gradient_of_conv, block_o * block_k
     else:
-        tile = block_o * block_c
+        kernel, tile = _kernels().rows.gradient_of_taps, block_o * block_c
         taps = 3 if size[1] == 3 and tile <= _LARGEST_SHARED else 1
-        parts = places // taps
-        rows, statistics = _empty(x, places + bias, outs, length, bias=bias)
+        parts = slots // taps
         blocks = {"KH": size[0], "TAPS": taps, "BLOCK_C": block_c, "BLOCK_L": 64 if tile < 8192 else 32}
-        kernel = _kernels().rows.gradient_of_taps
-    blocks |= {"BLOCK_O": block_o, "num_warps": _warps(tile, precision, x)}
-    slots = statistics.shape[1]
-    kernel[len(x), parts](x, gradient, rows, statistics, *x.stride()[:3], SLOTS=slots, **shape, **blocks)
+    rows, statistics = _empty(x, slots + bias, outs, length, bias=bias)
+    blocks |= {"SLOTS": slots + bias, "BLOCK_O": block_o, "num_warps": _warps(tile, precision, x)}
+    drawn = there.view(torch.int8)
+    kernel[len(x), parts](x, gradient, drawn, rows, statistics, *x.stride()[:3], **shape, **blocks)
     return rows, _together(statistics)
 
 
@@ -303,7 +319,7 @@ def _empty(x: Tensor, slots: int, outs: int, length: int, *, bias: bool) -> tupl
     """Room for rows, as precise as ``x`` where they are long and even, and for their statistics."""
     dtype = x.dtype if length % 16 == 0 else torch.float32
     rows = torch.empty(len(x), outs * length + outs * bias, device=x.device, dtype=dtype)
-    return rows, torch.empty(len(x), slots, 3, device=x.device)
+    return rows, torch.zeros(len(x), slots, 3, device=x.device)
 
 
 def _tiles(outs: int, length: int) -> tuple[int, int, int]:

@@ -1,6 +1,7 @@
 """Triton: per-sample gradients of convolutions, and their weighted sums.
 
-A program belongs to one record, so its bits cannot depend on any other.
+A program belongs to one record, so its bits cannot depend on any other. It ends at
+once, and writes nothing, where none was ``drawn``.
 """
 
 import triton
@@ -15,6 +16,7 @@ def gradient_of_pooled(
     gradient,
     value,
     argmax,
+    drawn,
     rows,
     statistics,
     stride_row,
@@ -37,6 +39,8 @@ def gradient_of_pooled(
     Of the four places of a window one has the gradient; all four are multiplied, most by 0.
     """
     row, part = tl.program_id(0).to(tl.int64), tl.program_id(1)
+    if tl.load(drawn + row) == 0:
+        return
     k = part * BLOCK_K + tl.arange(0, BLOCK_K)
     dy, dx, c = patch_offsets(k, KW, C)
     offset = dy * stride_y + dx * stride_x + c
@@ -68,6 +72,7 @@ def gradient_of_pooled(
 def gradient_of_conv(
     x,
     gradient,
+    drawn,
     rows,
     statistics,
     stride_row,
@@ -94,6 +99,8 @@ def gradient_of_conv(
 ):
     """One record's gradient of a convolution of any stride and padding, packed, then the bias's."""
     row, part = tl.program_id(0).to(tl.int64), tl.program_id(1)
+    if tl.load(drawn + row) == 0:
+        return
     k = part * BLOCK_K + tl.arange(0, BLOCK_K)
     dy, dx, c = patch_offsets(k, KW, C)
     o = tl.arange(0, BLOCK_O)
@@ -121,6 +128,7 @@ def gradient_of_conv(
 def gradient_of_taps(
     x,
     gradient,
+    drawn,
     rows,
     statistics,
     stride_row,
@@ -146,11 +154,10 @@ def gradient_of_taps(
     BLOCK_O: tl.constexpr,
     PRECISION: tl.constexpr,
 ):
-    """The same as `gradient_of_conv` by places of the window, for 16 channels or more.
-
-    A program has ``TAPS`` places beside each other, 1 or 3, so that three share what they read.
-    """
+    """`gradient_of_conv` by places of the window, ``TAPS`` a program, 1 or 3; for 16 channels or more."""
     row, part = tl.program_id(0).to(tl.int64), tl.program_id(1)
+    if tl.load(drawn + row) == 0:
+        return
     dy, dx = part * TAPS // KW, part * TAPS % KW
     c, o, channels = tl.arange(0, BLOCK_C), tl.arange(0, BLOCK_O), (tl.arange(0, BLOCK_C) < C)[None, :]
     first = tl.zeros((BLOCK_O, BLOCK_C), tl.float32)
