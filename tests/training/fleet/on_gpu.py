@@ -143,7 +143,7 @@ def check_tiles_graphs_and_replays_change_no_bit() -> None:
         many = trained(mechanism, range(11))
         one = trained(mechanism, [10])
         plain = trained(mechanism, [10], graph=False)
-        # The buffer holds 320 rows; with a rate of 0.4 every step overflows it.
+        # The buffer holds 288 rows; with a rate of 0.4 every step overflows it.
         crowded = replace(mechanism, sampling=Poisson(rate=0.4))
         replayed, roomy = trained(crowded, [3]), trained(replace(crowded, expected_batch=800.0), [3])
         for name in many.weights:

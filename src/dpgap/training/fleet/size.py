@@ -13,7 +13,7 @@ from dpgap.training.fleet.network import Network
 from dpgap.training.step import Task
 
 _CPU_ROWS, _CPU_MODELS = 64, 64
-_CUDA_ROWS, _CUDA_MODELS = 64, 8
+_CUDA_ROWS, _CUDA_MODELS = 32, 8
 _SHARE = 0.5
 """Of a GPU's memory: what rows may take; the rest is for what stays, libraries and fragments."""
 _ENOUGH = 5 * 2**30
@@ -63,7 +63,7 @@ def cuda_size(task: Task, row_bytes: int, total_bytes: int) -> Size:
     ...             options=TrainingOptions(learning_rate=1.0), augmentation_seed=0)
     >>> small, large = cuda_size(task, 100_000, 2**37), cuda_size(task, 50_000_000, 2**37)
     >>> (small.models, small.rows, small.width), (large.models, large.rows, large.width)
-    ((8, 4288, 4288), (1, 1088, 4352))
+    ((8, 4256, 4256), (1, 1088, 4352))
     """
     expected = task.mechanism.expected_batch
     width = width_for(math.ceil(expected + _DEVIATIONS * math.sqrt(expected)), _CUDA_ROWS)

@@ -99,16 +99,27 @@ def unpool(
     O: tl.constexpr,
     BLOCK: tl.constexpr,
 ):
-    """The gradient of the convolution's output from that of the pooled tanh: one place in four, else 0."""
+    """The gradient of the convolution's output from that of the pooled tanh: one place in four, else 0.
+
+    Each of the ``total`` cells of 2 by 2 places is written as a whole, also those that no pool has seen.
+    """
     i = tl.program_id(0).to(tl.int64) * BLOCK + tl.arange(0, BLOCK)
-    there = i < total
-    o, z, y, row = i % O, (i // O) % W, (i // (O * W)) % H, i // (O * W * H)
-    inside = there & (y < 2 * PH) & (z < 2 * PW)
-    pooled = ((row * PH + y // 2) * PW + z // 2) * O + o
-    chosen = tl.load(argmax + pooled, mask=inside, other=-1) == (y % 2) * 2 + z % 2
-    v = tl.load(value + pooled, mask=inside & chosen, other=0.0).to(tl.float32)
-    g = tl.load(gradient + pooled, mask=inside & chosen, other=0.0).to(tl.float32)
-    tl.store(out + i, (g * (1.0 - v * v)).to(out.dtype.element_ty), mask=there)
+    there, wide, high = i < total, (W + 1) // 2, (H + 1) // 2
+    o, z, y, row = i % O, (i // O) % wide, (i // (O * wide)) % high, i // (O * wide * high)
+    inside = there & (y < PH) & (z < PW)
+    pooled = ((row * PH + y) * PW + z) * O + o
+    chosen = tl.load(argmax + pooled, mask=inside, other=-1)
+    v = tl.load(value + pooled, mask=inside, other=0.0).to(tl.float32)
+    g = tl.load(gradient + pooled, mask=inside, other=0.0).to(tl.float32)
+    slope = g * (1.0 - v * v)
+    for j in tl.static_range(4):
+        at_y, at_z = 2 * y + j // 2, 2 * z + j % 2
+        to = out + ((row * H + at_y) * W + at_z) * O + o
+        tl.store(
+            to,
+            tl.where(chosen == j, slope, 0.0).to(out.dtype.element_ty),
+            mask=there & (at_y < H) & (at_z < W),
+        )
 
 
 @triton.jit

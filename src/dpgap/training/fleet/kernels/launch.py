@@ -152,12 +152,13 @@ def before_activation(
         )
         return out
     out = value.new_empty(len(value), height, width, value.shape[3])
-    _kernels().forward.unpool[_blocks(out.numel(), 1024),](
+    cells = len(value) * _blocks(height, 2) * _blocks(width, 2) * value.shape[3]
+    _kernels().forward.unpool[_blocks(cells, 1024),](
         gradient,
         value,
         argmax,
         out,
-        out.numel(),
+        cells,
         PH=value.shape[1],
         PW=value.shape[2],
         H=height,
