@@ -129,7 +129,7 @@ def test_a_size_has_room_for_four_deviations_and_takes_no_more_than_there_is(exp
     total = 2**37
     size = cuda_size(public(expected), row_bytes, total)
     assert size.width >= expected + 4 * expected**0.5
-    assert size.width % size.rows == size.rows % 64 == 0
+    assert size.width % size.rows == size.rows % 32 == 0
     assert 1 <= size.models <= 8
     assert size.models * size.rows * row_bytes <= total / 2
     assert size.bytes == kept_bytes(public(expected), size.models) + size.models * size.rows * row_bytes
@@ -143,8 +143,8 @@ def test_a_size_is_a_function_of_public_constants_and_not_of_the_records():
 
 
 def test_what_cannot_fit_is_refused_with_what_would():
-    with pytest.raises(InvalidInput, match="not even 64 records fit"):
-        cuda_size(public(4000), 2**31, 2**37)
+    with pytest.raises(InvalidInput, match="not even 32 records fit"):
+        cuda_size(public(4000), 2**32, 2**37)
     uniqueness = filtered("uniqueness", every=1)
     with pytest.raises(InvalidInput, match=r"A tile of 8 models keeps .* GiB.*; [0-7] would fit"):
         cuda_size(public(100, uniqueness, n=300_000), 100, 2**33)
