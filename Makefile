@@ -53,7 +53,8 @@ docs: $(DEV)  ## build the documentation into site/
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
 
 bench: $(DEV)  ## measure speed
-	for script in benchmarks/*.py; do $(BIN)/python $$script || exit 1; done
+	$(BIN)/python -m benchmarks.bounds
+	$(BIN)/python -m benchmarks.fleet
 
 picture: $(DEV)  ## draw the README's picture again from the real command
 	$(BIN)/python docs/picture.py

@@ -1,7 +1,7 @@
 """What one step of one private model costs: the fleet, and every usual way, on the same work in one run.
 
-    python benchmarks/fleet.py                 # digits on this CPU
-    python benchmarks/fleet.py --device cuda   # MNIST and CIFAR-10 in shape, on this GPU
+    python -m benchmarks.fleet                 # digits on this CPU
+    python -m benchmarks.fleet --device cuda   # MNIST and CIFAR-10 in shape, on this GPU
 
 All ways take the same number of records a step, clip each record's gradient, sum, add noise and update; those
 of dpgap also sample, score and filter. Prints a table, and writes rows to ``benchmarks/results/NAME.json``.

@@ -218,12 +218,21 @@ def _bytes(values: Any) -> int:
 
 def rows_of(work: Workload, precision: Precision, machine: Machine) -> list[dict[str, Any]]:
     ledger, models = step_of(work, precision)
-    kernels = ledger.kernels(machine, machine.rates[precision])
+    kernels = grouped(ledger.kernels(machine, machine.rates[precision]))
     return [
         {"workload": work.name, "precision": precision, "models": models, "kernel": name}
         | {key: value / models if key != "calls" else value for key, value in asdict(kernel).items()}
         for name, kernel in sorted(kernels.items(), key=lambda pair: -pair[1].seconds)
     ]
+
+
+def grouped(kernels: dict[str, Kernel]) -> dict[str, Kernel]:
+    """Those that take a hundredth of the step or more, and all others together."""
+    least = sum(kernel.seconds for kernel in kernels.values()) / 100
+    large = {name: kernel for name, kernel in kernels.items() if kernel.seconds >= least}
+    small = [kernel for name, kernel in kernels.items() if name not in large]
+    others = Kernel(**{key: sum(getattr(each, key) for each in small) for key in asdict(Kernel())})
+    return large | {f"{len(small)} others": others}
 
 
 def table(rows: list[dict[str, Any]]) -> Table:

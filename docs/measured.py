@@ -1,20 +1,25 @@
 """Figures of speed in the pages, from the files that `benchmarks/` wrote: none is typed by hand.
 
 `<!-- fleet-table cpu -->` alone on a line becomes the table of `benchmarks/results/fleet_cpu.json`, and
-`<!-- fleet-chart cpu -->` a chart of its fleets' cost against models. A file that is missing fails the build.
+`<!-- fleet-chart cpu -->` a chart of its fleets' cost against models. `<!-- kernels-table bf16 -->` becomes
+that precision's part of `benchmarks/results/kernels_cuda.json`, and `<!-- audits-table mnist -->` the audits
+that `results/mnist.sqlite` holds. A file that is missing fails the build.
 """
 
 import html
 import json
 import math
 import re
+import sqlite3
+import statistics
 from pathlib import Path
 from typing import Any
 
 from mkdocs.exceptions import PluginError
 
 RESULTS = Path(__file__).parents[1] / "benchmarks/results"
-MARKER = re.compile(r"^<!-- fleet-(table|chart) (\w+) -->$", re.MULTILINE)
+AUDITS = RESULTS.parents[1] / "results"
+MARKER = re.compile(r"^<!-- (fleet-table|fleet-chart|kernels-table|audits-table) (\w+) -->$", re.MULTILINE)
 FLEET = "dpgap fleet"
 LEFT, TOP, WIDE, HIGH = 60, 20, 480, 220
 """Where the chart's field begins, and its size."""
@@ -35,8 +40,15 @@ def on_page_markdown(markdown: str, /, *, page: object, **_: object) -> str:
     """Replace each marker of a page."""
 
     def replaced(found: re.Match[str]) -> str:
-        content = _read(found[2], page)
-        return chart(content["rows"]) if found[1] == "chart" else table(content)
+        match found[1]:
+            case "fleet-table":
+                return table(_read(f"fleet_{found[2]}", page))
+            case "fleet-chart":
+                return chart(_read(f"fleet_{found[2]}", page)["rows"])
+            case "kernels-table":
+                return kernels(_read("kernels_cuda", page), found[2])
+            case _:
+                return audits(AUDITS / f"{found[2]}.sqlite", page)
 
     return MARKER.sub(replaced, markdown)
 
@@ -103,10 +115,62 @@ def chart(rows: list[Row]) -> str:
     return f"<figure>{svg}{caption}</figure>"
 
 
-def _read(name: str, page: object) -> dict[str, Any]:
-    path = RESULTS / f"fleet_{name}.json"
+def kernels(content: dict[str, Any], precision: str) -> str:
+    """Each kernel's time beside the least that bandwidth and matrix rate allow, and the machine's figures."""
+    heads = ("workload", "kernel", "calls", "us a model-step", "MB", "GFLOP", "us at best")
+    lines = [f"| {' | '.join(heads)} |", "| --- " * len(heads) + "|"]
+    for row in content["rows"]:
+        if row["precision"] == precision:
+            cells = [row["workload"], f"`{row['kernel']}`", str(row["calls"])]
+            cells += [
+                _figure(row[name] * scale) if row[name] else "0"
+                for name, scale in (("seconds", 1e6), ("bytes", 1e-6), ("flops", 1e-9), ("bound", 1e6))
+            ]
+            lines.append(f"| {' | '.join(cells)} |")
+    told = (
+        f"Measured on {content['machine']}: torch {content['torch']}, copies at "
+        f"{_figure(content['bandwidth'] / 1e12)} TB/s, products of large {precision} matrices at "
+        f"{_figure(content['rates'][precision] / 1e12)} TFLOP/s."
+    )
+    return "\n".join([*lines, "", told])
+
+
+def audits(path: Path, page: object) -> str:
+    """What each audit of a store came to: models, seconds, accuracy, and eps_lb in two readings."""
     if not path.exists():
-        raise PluginError(f"{page}: {path} is missing. Write: python benchmarks/fleet.py --device {name}")
+        raise PluginError(f"{page}: {path} is missing.")
+    heads = ("audit", "precision", "filter", "models", "seconds a model", "test accuracy", "certified eps_lb")
+    heads += ("the paper's eps_lb",)
+    lines = [f"| {' | '.join(heads)} |", "| --- " * len(heads) + "|"]
+    store = sqlite3.connect(f"file:{path}?mode=ro", uri=True)
+    for key, description in store.execute("SELECT id, description FROM experiments"):
+        told = json.loads(description)["experiment"]
+        rows = list(store.execute("SELECT seconds, test_accuracy FROM models WHERE experiment = ?", [key]))
+        looks = store.execute("SELECT bounds FROM looks WHERE experiment = ? ORDER BY id", [key]).fetchall()
+        if not rows:
+            continue
+        bounds = json.loads(looks[-1][0]) if looks else []
+        values = {(bound["estimator"], bound["rule"]): f"{bound['value']:.2f}" for bound in bounds}
+        accuracies = [accuracy for _, accuracy in rows]
+        cells = [
+            f"{told['dataset']['name']}, {told['canary']['kind']} canary",
+            told["training"].get("precision", "fp32"),
+            "yes" if told.get("filter") else "no",
+            str(len(rows)),
+            _figure(statistics.mean(seconds for seconds, _ in rows)),
+            f"{statistics.mean(accuracies):.2%} (sd {statistics.stdev(accuracies):.2%})",
+            values.get(("clopper-pearson", "band"), "not asked"),
+            values.get(("gaussian", "paper"), "not asked"),
+        ]
+        lines.append(f"| {' | '.join(cells)} |")
+    store.close()
+    return "\n".join(lines)
+
+
+def _read(name: str, page: object) -> dict[str, Any]:
+    path = RESULTS / f"{name}.json"
+    if not path.exists():
+        raise PluginError(f"{page}: {path} is missing. The script of its name in benchmarks/ writes it.")
     return json.loads(path.read_text("utf-8"))
 
 

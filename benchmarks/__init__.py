@@ -1,0 +1,1 @@
+"""What is measured: speed on this machine, as ratios taken in one run."""
