@@ -24,6 +24,9 @@ if TYPE_CHECKING:
     from dpgap.data.records import Canaries, Records
     from dpgap.errors import DpgapError, IncomparableBounds, InvalidInput, NoAnswer
     from dpgap.experiments.audit import audit
+    from dpgap.experiments.backends.base import Backend
+    from dpgap.experiments.backends.local import Local
+    from dpgap.experiments.backends.ray import RayCluster
     from dpgap.experiments.experiment import Calibrated, Dataset, Experiment, Network
     from dpgap.experiments.from_experiment import run_experiment
     from dpgap.experiments.spec import read_experiments
@@ -60,6 +63,7 @@ __all__ = [
     "AllThresholds",
     "Audit",
     "AuditScores",
+    "Backend",
     "BallsInBins",
     "Band",
     "BestGuesses",
@@ -96,6 +100,7 @@ __all__ = [
     "JointBeta",
     "Kurtosis",
     "LiRA",
+    "Local",
     "Loss",
     "LossAttack",
     "LowerBound",
@@ -112,6 +117,7 @@ __all__ = [
     "ProjectionVariability",
     "Question",
     "RandomBinary",
+    "RayCluster",
     "RecordBounds",
     "Records",
     "SelectTop",
@@ -175,6 +181,9 @@ _NAMES_IN = {
         "NoAnswer",
     ),
     "dpgap.experiments.audit": ("audit",),
+    "dpgap.experiments.backends.base": ("Backend",),
+    "dpgap.experiments.backends.local": ("Local",),
+    "dpgap.experiments.backends.ray": ("RayCluster",),
     "dpgap.experiments.experiment": (
         "Calibrated",
         "Dataset",

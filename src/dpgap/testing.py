@@ -1,6 +1,8 @@
 """Contract kits for the extension points: run one on your own variant, in your own tests."""
 
-from dataclasses import replace
+from collections.abc import Iterator, Sequence
+from contextlib import closing
+from dataclasses import dataclass, replace
 from typing import Any, get_args
 
 import numpy as np
@@ -10,17 +12,22 @@ from torch import Tensor, nn
 
 from dpgap._digest import digest
 from dpgap.attacks.base import Attack
-from dpgap.audits.base import Design, Evidence
+from dpgap.audits.base import Assignment, Design, Evidence
 from dpgap.audits.shadow_pairs import ShadowPairs
 from dpgap.canaries.base import Canary
 from dpgap.canaries.blank import Blank
 from dpgap.data.records import Records
+from dpgap.experiments.backends.base import Backend, Chunk
 from dpgap.experiments.converter import from_plain, to_plain
 from dpgap.experiments.experiment import Dataset, Experiment, Network
+from dpgap.experiments.job import Failure, Outcome, Worker
+from dpgap.experiments.provenance import cpu_kind
 from dpgap.privacy.lower_bound import ThreatModel
 from dpgap.privacy.mechanism import Poisson
 from dpgap.privacy.table import Question
 from dpgap.signatures.base import RecordView, Signature
+from dpgap.store.records import ModelResult
+from dpgap.training.execution import Execution
 from dpgap.training.options import PlainSGD, TrainingOptions
 
 RECORDS, PARAMETERS, CLASSES, DRAWS, DESIGNED = 11, 37, 5, 3, 5
@@ -202,6 +209,83 @@ def check_design(design: Design) -> None:
     _check_bounds(design)
     canary = Blank() if design.planted else None
     _check_named_in_files(design=design, canary=canary)
+
+
+def check_backend(backend: Backend) -> None:
+    """Raise an AssertionError unless ``backend`` gives back each chunk once, as its worker made it.
+
+    Checked with four chunks of two models: every model comes back once, its arrays to the last bit and
+    writable; a chunk whose worker raises comes back as failures that say why, and costs no other; no chunk is
+    asked for before there is room; the kind of device is the worker's; and a run that is broken off after one
+    chunk, then begun again, gives the same.
+
+    **Edge cases**: that a worker or a machine may die is not checked, as only the backend knows how to kill.
+
+    >>> from dpgap.experiments.backends.local import Local
+    >>> check_backend(Local())
+    """
+    worker = _Rounds(execution=Execution(device="cpu"))
+    chunks = [[_assigned(2 * chunk), _assigned(2 * chunk + 1)] for chunk in range(4)]
+    asked: list[Chunk] = []
+    with backend.opened(worker) as crew:
+        _expect(crew.device_kind == worker.device_kind(), backend, "train on the worker's kind of device")
+        _expect(crew.at_once >= 1 and "versions" in crew.provenance, backend, "say what trains")
+        with closing(crew.train(_noted(chunks, asked))) as broken_off:
+            next(broken_off)
+        # One chunk may wait beside those that are trained, and one may have been begun in place of the first.
+        _expect(len(asked) <= crew.at_once + 2, backend, f"ask for chunks one by one, took {len(asked)}")
+        outcomes = [outcome for chunk in crew.train(iter(chunks)) for outcome in chunk]
+    outcomes.sort(key=lambda outcome: outcome.model)
+    expected = [_round(model) for model in range(8)]
+    models = [outcome.model for outcome in outcomes]
+    _expect(models == list(range(8)), backend, f"give every model back once, got {models}")
+    for outcome, arrays in zip(outcomes, expected, strict=True):
+        if isinstance(outcome, Failure):
+            _expect("out of luck" in outcome.message, backend, f"say why, got {outcome.message!r}")
+            _expect(outcome.model in _UNLUCKY, backend, f"train model {outcome.model}")
+        else:
+            _expect(outcome.model not in _UNLUCKY, backend, "report the chunk that fails")
+            same = digest(*outcome.arrays.values()) == digest(*arrays.values())
+            _expect(same, backend, "give back what the worker made, to the last bit")
+            _expect(outcome.arrays["noise"].flags.writeable, backend, "give back arrays that can be written")
+
+
+_UNLUCKY = (4, 5)
+
+
+def _assigned(model: int) -> Assignment:
+    return Assignment(model=model, seed=model, canaries=np.array([model % 2 == 0]))
+
+
+def _round(model: int) -> dict[str, np.ndarray]:
+    noise = np.random.default_rng(model).standard_normal(RECORDS)
+    return {"noise": noise, "hash": np.arange(model, model + 3, dtype=np.uint8)}
+
+
+def _noted(chunks: Sequence[Chunk], asked: list[Chunk]) -> Iterator[Chunk]:
+    for chunk in chunks:
+        asked.append(chunk)
+        yield chunk
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class _Rounds(Worker):
+    """Makes of a model what its seed says, and fails for one chunk."""
+
+    def __call__(self, assignments: Sequence[Assignment]) -> list[Outcome]:
+        if assignments[0].model in _UNLUCKY:
+            raise RuntimeError("out of luck")
+        accuracy = {"train_accuracy": None, "test_accuracy": 1.0}
+        return [
+            ModelResult(model=each.model, seconds=1.0, arrays=_round(each.seed), **accuracy)
+            for each in assignments
+        ]
+
+    def device_kind(self) -> str:
+        return cpu_kind()
+
+    def data(self) -> str:
+        return "none"
 
 
 def _digits() -> tuple[Records, nn.Module]:

@@ -284,7 +284,7 @@ def global_state(x, y, seed):
 
 
 def test_processes_keep_global_random_state_apart():
-    found = audit(global_state, design=dpgap.ShadowPairs(models=2), execution=dpgap.Execution(processes=2))
+    found = audit(global_state, design=dpgap.ShadowPairs(models=2), backend=dpgap.Local(processes=2))
     alone = [np.random.RandomState(found_seed).standard_normal() for found_seed in _seeds_of(2)]
     assert {found.headline.threshold} <= set(alone)
 

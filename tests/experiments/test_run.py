@@ -14,7 +14,9 @@ from dpgap.audits.group import Group
 from dpgap.audits.one_run import OneRun
 from dpgap.audits.shadow_pairs import ShadowPairs
 from dpgap.errors import IncomparableBounds, InvalidInput, NoAnswer
-from dpgap.experiments import from_experiment
+from dpgap.experiments import from_experiment, from_function
+from dpgap.experiments.backends.base import Backend
+from dpgap.experiments.backends.local import Local
 from dpgap.experiments.conclude import conclude
 from dpgap.experiments.converter import from_plain
 from dpgap.experiments.from_experiment import job_of
@@ -24,7 +26,6 @@ from dpgap.experiments.run import run
 from dpgap.privacy.table import Question
 from dpgap.privacy.upper_bound import UpperBound
 from dpgap.store.store import Store
-from dpgap.training.execution import Execution
 from tests.experiments.jobs import SPEC, experiment, job, noisy_sum, noting
 
 
@@ -42,13 +43,13 @@ def undisturbed() -> list[list[float]]:
 @pytest.mark.parametrize("models_at_once", [1, 2, 7])
 def test_scores_do_not_depend_on_the_models_at_once(undisturbed, models_at_once):
     store = Store(":memory:")
-    audit = run(job(), store, execution=Execution(models_at_once=models_at_once))
+    audit = run(job(), store, backend=Local(models_at_once=models_at_once))
     assert scores(store, audit.key) == undisturbed
 
 
 def test_scores_do_not_depend_on_the_processes(undisturbed):
     store = Store(":memory:")
-    audit = run(job(), store, execution=Execution(processes=2, models_at_once=10))
+    audit = run(job(), store, backend=Local(processes=2, models_at_once=10))
     assert scores(store, audit.key) == undisturbed
     assert audit.status == "finished"
 
@@ -56,8 +57,8 @@ def test_scores_do_not_depend_on_the_processes(undisturbed):
 @pytest.mark.parametrize("models_at_once", [1, 2, 7])
 def test_trained_networks_do_not_depend_on_the_models_at_once(models_at_once):
     whole, parts = Store(":memory:"), Store(":memory:")
-    key = run(job_of(experiment()), whole, execution=Execution(models_at_once=8)).key
-    run(job_of(experiment()), parts, execution=Execution(models_at_once=models_at_once))
+    key = run(job_of(experiment()), whole, backend=Local(models_at_once=8)).key
+    run(job_of(experiment()), parts, backend=Local(models_at_once=models_at_once))
     assert scores(whole, key) == scores(parts, key)
     assert whole.array(key, REMOVED_AT).tolist() == parts.array(key, REMOVED_AT).tolist()
 
@@ -65,7 +66,7 @@ def test_trained_networks_do_not_depend_on_the_models_at_once(models_at_once):
 def test_trained_networks_do_not_depend_on_the_processes():
     here, apart = Store(":memory:"), Store(":memory:")
     key = run(job_of(experiment()), here).key
-    run(job_of(experiment()), apart, execution=Execution(processes=2, models_at_once=5))
+    run(job_of(experiment()), apart, backend=Local(processes=2, models_at_once=5))
     assert scores(here, key) == scores(apart, key)
 
 
@@ -159,7 +160,7 @@ def dies(x, y, seed):
 
 def test_a_process_that_dies_costs_its_own_chunk_only():
     store = Store(":memory:")
-    audit = run(job(dies), store, execution=Execution(processes=2, models_at_once=10))
+    audit = run(job(dies), store, backend=Local(processes=2, models_at_once=10))
     lost = set(store.failures(audit.key))
     assert 7 in lost
     assert len(lost) <= 10
@@ -172,7 +173,7 @@ def test_a_function_that_cannot_travel_is_refused_with_processes():
         run(
             job(lambda x, y, seed: noisy_sum(x, y, seed + 1)),
             Store(":memory:"),
-            execution=Execution(processes=1),
+            backend=Local(processes=1),
         )
 
 
@@ -201,11 +202,24 @@ def test_other_data_under_the_same_key_is_refused():
         run(changed, store)
 
 
-def test_another_kind_of_device_is_refused():
+def test_to_go_on_with_another_kind_of_device_is_refused(monkeypatch):
     store = Store(":memory:")
-    run(job(), store)
+    with pytest.raises(KeyboardInterrupt):
+        run(job(), store, watcher=_Interrupted())
+    monkeypatch.setattr(from_function, "cpu_kind", lambda: "cuda NVIDIA H200")
     with pytest.raises(InvalidInput, match=r"was begun on 'cpu.*this is 'cuda NVIDIA H200'"):
-        run(replace(job(), device_kind="cuda NVIDIA H200"), store)
+        run(job(), store)
+
+
+class _Unavailable(Backend):
+    def opened(self, worker):
+        raise AssertionError("nothing is left to be trained")
+
+
+def test_a_finished_audit_needs_no_backend():
+    store = Store(":memory:")
+    finished = run(job(), store)
+    assert run(job(), store, backend=_Unavailable()).bounds == finished.bounds
 
 
 def far_sum(x, y, seed):
@@ -239,7 +253,7 @@ def test_a_sequential_audit_reports_the_same_bound_whatever_was_trained_beyond_i
     audit = run(
         job(far_sum, ShadowPairs(models=200, target=1.0)),
         Store(":memory:"),
-        execution=Execution(models_at_once=models_at_once),
+        backend=Local(models_at_once=models_at_once),
     )
     assert (audit.headline.value, audit.headline.n_inside) == (1.0, audit.headline.n_outside)
 
@@ -320,7 +334,7 @@ def test_a_model_of_a_fleet_that_cannot_be_scored_costs_no_other(monkeypatch):
 
     monkeypatch.setattr(from_experiment, "checked", checked)
     store = Store(":memory:")
-    audit = run(job_of(experiment()), store, execution=Execution(models_at_once=4))
+    audit = run(job_of(experiment()), store, backend=Local(models_at_once=4))
     ((lost, reason),) = store.failures(audit.key).items()
     assert "statistic holds NaN" in reason
     assert store.done(audit.key) == set(range(8)) - {lost}

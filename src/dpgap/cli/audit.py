@@ -3,7 +3,7 @@
 import sys
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import tyro
 
@@ -14,6 +14,7 @@ from dpgap.training.execution import Device
 
 if TYPE_CHECKING:
     from dpgap.audits.result import Audit, Removals, Spread
+    from dpgap.experiments.backends.base import Backend
     from dpgap.experiments.experiment import Experiment
     from dpgap.store.store import Store
 
@@ -34,7 +35,9 @@ class Options:
         models: In place of design.models.
         seed: In place of seed.
         set: Any other field, such as mechanism.steps=30; may be repeated.
-        processes: How many processes train at once; 0 trains in this one.
+        backend: Where to train: local is this machine, ray a cluster of which it is a node.
+        processes: On this machine, how many processes train at once; 0 trains in this one.
+        address: With ray, the head node's host:port; else RAY_ADDRESS, or the cluster running here.
         device: Where to train: auto takes a GPU if there is one. An audit stays on one kind of device.
         models_at_once: Models trained and kept together; what ends a run loses as many.
         json: Print JSON.
@@ -49,7 +52,9 @@ class Options:
     models: int | None = None
     seed: int | None = None
     set: tyro.conf.UseAppendAction[tuple[str, ...]] = ()
-    processes: int = 0
+    backend: Literal["local", "ray"] = "local"
+    processes: int | None = None
+    address: str | None = None
     device: Device = "auto"
     models_at_once: int | None = None
     json: bool = False
@@ -84,16 +89,15 @@ def audit(
     from dpgap.store.store import Store
     from dpgap.training.execution import Execution
 
-    execution = Execution(
-        device=options.device, models_at_once=options.models_at_once, processes=options.processes
-    )
+    execution = Execution(device=options.device)
+    backend = _backend(options)
     audits: list[Audit] = []
     with closing(Store(options.store)) as store:
         for experiment in _experiments(spec, options, store):
             job = job_of(experiment, options.data, execution)
             try:
                 with watched() as watcher:
-                    audits.append(run(job, store, execution=execution, watcher=watcher))
+                    audits.append(run(job, store, backend=backend, watcher=watcher))
             except KeyboardInterrupt as interrupted:
                 print(*getattr(interrupted, "__notes__", ["Interrupted."]), sep="\n", file=sys.stderr)
                 sys.exit(_INTERRUPTED)
@@ -101,6 +105,22 @@ def audit(
                 _print(audits[-1])
     if options.json:
         print_json({"audits": audits})
+
+
+def _backend(options: Options) -> "Backend":
+    from dpgap.experiments.backends.local import Local
+    from dpgap.experiments.backends.ray import RayCluster
+
+    is_local = options.backend == "local"
+    name, misplaced = ("address", options.address) if is_local else ("processes", options.processes)
+    if misplaced is not None:
+        raise InvalidInput(
+            f"{name} must be left out with --backend {options.backend}, got {misplaced!r}: --processes is "
+            "for this machine, and --address for a Ray cluster."
+        )
+    if is_local:
+        return Local(processes=options.processes or 0, models_at_once=options.models_at_once)
+    return RayCluster(address=options.address or "auto", models_at_once=options.models_at_once)
 
 
 def _experiments(spec: str, options: Options, store: "Store") -> "list[Experiment]":

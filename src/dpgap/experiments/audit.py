@@ -12,6 +12,7 @@ from dpgap.canaries.base import Canary
 from dpgap.data.load import Splits, load
 from dpgap.data.records import Canaries, Records
 from dpgap.errors import IncomparableBounds, InvalidInput
+from dpgap.experiments.backends.base import Backend
 from dpgap.experiments.from_experiment import planted
 from dpgap.experiments.from_function import Arrays, FunctionTraining, function_job
 from dpgap.experiments.outputs import TrainFunction
@@ -21,7 +22,6 @@ from dpgap.privacy.mechanism import Adjacency
 from dpgap.privacy.table import Question
 from dpgap.privacy.upper_bound import UpperBound
 from dpgap.store.store import DEFAULT_STORE, Store
-from dpgap.training.execution import Execution
 
 
 def audit(
@@ -35,7 +35,7 @@ def audit(
     question: Question | None = None,
     store: str | Path = DEFAULT_STORE,
     seed: int = 0,
-    execution: Execution | None = None,
+    backend: Backend | None = None,
 ) -> Audit:
     """How much ``train`` betrays: models with the canary and without, attacked, and the bound that follows.
 
@@ -52,10 +52,11 @@ def audit(
     the accuracy on test records stands in the result.
 
     **Guarantees**: those of the design's headline, for scores that are independent: so ``train`` must keep
-    nothing from one call to the next. ``Execution(processes=2)`` sees to that, with a fresh process for each
-    model. No two settings share results: the run is known by the function's name, source, defaults and
-    captured values, and by the plain constants of its module that it names, together with data, canary,
-    design, attack, question and seed. Code that it calls elsewhere is not looked at.
+    nothing from one call to the next. ``backend=Local(processes=2)`` sees to that, with a fresh process for
+    each model, and so does a `RayCluster`. No two settings share results: the run is known by the function's
+    name, source, defaults and captured values, and by the plain constants of its module that it names,
+    together with data, canary, design, attack, question and seed. Code that it calls elsewhere is not looked
+    at.
 
     **Edge cases**: one model is trained first, and the cost of all and the most that they can certify are
     told before they are spent. A ``train`` that ignores its seed is refused after two models of one world;
@@ -75,7 +76,7 @@ def audit(
     worker = FunctionTraining(train=train, attack=attack, **vars(rows))
     job = function_job(worker, canary, _question(question, upper_bound), upper_bound, seed)
     with closing(Store(store)) as opened, watched() as watcher:
-        return run(job, opened, execution=execution, watcher=watcher)
+        return run(job, opened, backend=backend, watcher=watcher)
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)

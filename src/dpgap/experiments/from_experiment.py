@@ -20,6 +20,7 @@ from dpgap.canaries.base import Canary
 from dpgap.data.load import load
 from dpgap.data.records import Canaries, Records
 from dpgap.errors import DpgapError, NoAnswer
+from dpgap.experiments.backends.base import Backend
 from dpgap.experiments.converter import to_plain
 from dpgap.experiments.experiment import KEY_VERSION, Experiment
 from dpgap.experiments.job import (
@@ -29,6 +30,7 @@ from dpgap.experiments.job import (
     Failure,
     Job,
     Outcome,
+    Worker,
     checked,
     explained,
     fingerprint,
@@ -47,7 +49,7 @@ from dpgap.training.fleet.fleet import FleetResult, train_fleet
 from dpgap.training.options import PlainSGD
 from dpgap.training.trainer import removes_many
 
-_USUAL_CHUNK = {"cpu": 32, "cuda": 40}
+_USUAL_CHUNKS = {"cpu": 32, "cuda": 40}
 """Few enough to lose, and enough to be trained together at full speed."""
 _DIVERGED = (
     "training diverged: the released weights are not finite. Too high a learning rate is the usual cause; "
@@ -83,16 +85,20 @@ def run_experiment(
     store: str | Path = DEFAULT_STORE,
     folder: Path | None = None,
     execution: Execution | None = None,
+    backend: Backend | None = None,
 ) -> Audit:
-    """Begin or resume ``experiment`` in ``store``, on the data in ``folder`` (else where DPGAP_DATA says)."""
+    """Begin or resume ``experiment`` in ``store``, on the data in ``folder`` (else where DPGAP_DATA says).
+
+    The models are trained by ``backend``: in this process, unless given.
+    """
+    job = job_of(experiment, folder, execution)
     with closing(Store(store)) as opened, watched() as watcher:
-        return run(job_of(experiment, folder, execution), opened, execution=execution, watcher=watcher)
+        return run(job, opened, backend=backend, watcher=watcher)
 
 
 def job_of(experiment: Experiment, folder: Path | None = None, execution: Execution | None = None) -> Job:
     """The experiment, ready to run on the data in ``folder`` (else the one that DPGAP_DATA names)."""
-    execution, prepared = execution or Execution(), prepare(experiment, folder)
-    device = chosen_device(execution)
+    prepared = prepare(experiment, folder)
     mechanism = experiment.resolved
     state = prepared.model.state_dict().values()
     planted = (prepared.canaries.rows, prepared.canaries.labels) if prepared.canaries else ()
@@ -113,11 +119,15 @@ def job_of(experiment: Experiment, folder: Path | None = None, execution: Execut
         attack=experiment.attack,
         question=experiment.question,
         upper_bound=experiment.upper_bound,
-        worker=Training(experiment=experiment, mechanism=mechanism, folder=folder, execution=execution),
+        worker=Training(
+            experiment=experiment,
+            mechanism=mechanism,
+            folder=folder,
+            execution=execution or Execution(),
+        ),
         records=len(prepared.train),
         seed=experiment.seed,
-        usual_chunk=_USUAL_CHUNK[device.type],
-        device_kind=device_kind(device),
+        usual_chunks=_USUAL_CHUNKS,
         steps_per_epoch=experiment.steps_per_epoch,
         notes=_notes(experiment, prepared.train),
     )
@@ -151,14 +161,13 @@ def planted(canary: Canary | None, count: int, records: Records, model: nn.Modul
     return canaries
 
 
-@dataclass(frozen=True, kw_only=True)
-class Training:
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Training(Worker):
     """Trains a chunk of an experiment's models together, by `train_fleet`."""
 
     experiment: Experiment
     mechanism: Mechanism | PlainSGD
     folder: Path | None
-    execution: Execution
 
     def __call__(self, assignments: Sequence[Assignment]) -> list[Outcome]:
         """What came of each model."""
@@ -171,6 +180,16 @@ class Training:
         share = (time.perf_counter() - began) / len(assignments)
         with _one_thread():
             return [self._outcome(prepared, fleet, m, each, share) for m, each in enumerate(assignments)]
+
+    def device_kind(self) -> str:
+        """The kind of the device that the execution asks for, or that is there."""
+        return device_kind(chosen_device(self.execution))
+
+    def data(self) -> str:
+        """A digest of the records as they lie on this machine."""
+        prepared = prepare(self.experiment, self.folder)
+        rows = (prepared.train.x, prepared.train.y, prepared.test.x, prepared.test.y)
+        return digest(*(value.numpy() for value in rows))
 
     def _trained(self, prepared: Prepared, assignments: Sequence[Assignment]) -> FleetResult:
         members = [

@@ -24,11 +24,13 @@ from dpgap.experiments.job import (
     Failure,
     Job,
     Outcome,
+    Worker,
     checked,
     explained,
     fingerprint,
 )
 from dpgap.experiments.outputs import Labels, Rows, TrainFunction, told_apart
+from dpgap.experiments.provenance import cpu_kind
 from dpgap.privacy.table import Question
 from dpgap.privacy.upper_bound import UpperBound
 from dpgap.store.records import Description, ModelResult
@@ -43,7 +45,7 @@ Arrays = tuple[Rows, Labels]
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class FunctionTraining:
+class FunctionTraining(Worker):
     """Calls a training function for each model of a chunk, and asks what it returns."""
 
     train: TrainFunction
@@ -56,6 +58,14 @@ class FunctionTraining:
     def __call__(self, assignments: Sequence[Assignment]) -> list[Outcome]:
         """What came of each model."""
         return [self._outcome(assignment) for assignment in assignments]
+
+    def device_kind(self) -> str:
+        """The processor; what else the function uses is its own affair."""
+        return cpu_kind()
+
+    def data(self) -> str:
+        """A digest of the rows, which travel with it."""
+        return digest(*self.records, *(self.canaries or ()), *(self.test or ()))
 
     def _outcome(self, assignment: Assignment) -> Outcome:
         try:
@@ -109,7 +119,6 @@ def function_job(
         "claim": plain(upper_bound),
         "seed": seed,
     }
-    arrays = [*worker.records, *(worker.canaries or ()), *(worker.test or ())]
     name = specification["function"][0].rsplit(".", 1)[-1]
     planted = (canary.id,) if isinstance(canary, Canary) else ()
     return Job(
@@ -117,7 +126,7 @@ def function_job(
             key=hashlib.sha256(json.dumps(specification, sort_keys=True).encode()).hexdigest(),
             title=", ".join((name, *planted, worker.design.id)),
             specification=plain(specification),
-            inputs=digest(*arrays),
+            inputs=worker.data(),
             upper_bound=plain(upper_bound),
         ),
         design=worker.design,

@@ -1,6 +1,7 @@
 """What can be run: who is in which model, who trains it, and what its scores are asked."""
 
-from collections.abc import Callable, Sequence
+from abc import ABC, abstractmethod
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -10,10 +11,10 @@ from dpgap._digest import digest
 from dpgap.attacks.base import Attack
 from dpgap.audits.base import Assignment, Design
 from dpgap.errors import DpgapError, InvalidInput
-from dpgap.experiments.provenance import cpu_kind
 from dpgap.privacy.table import Question
 from dpgap.privacy.upper_bound import UpperBound
 from dpgap.store.records import Description, ModelResult
+from dpgap.training.execution import Execution
 
 Floats = NDArray[np.float64]
 
@@ -31,17 +32,37 @@ class Failure:
 
 
 Outcome = ModelResult | Failure
-Worker = Callable[[Sequence[Assignment]], list[Outcome]]
-"""Trains and scores the models of a chunk; a function of its assignments alone."""
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Worker(ABC):
+    """Trains and scores the models of a chunk wherever it is sent, on the device that ``execution`` names.
+
+    **Guarantees**: what comes of a chunk is a function of its assignments alone.
+    """
+
+    execution: Execution = field(default_factory=Execution)
+
+    @abstractmethod
+    def __call__(self, assignments: Sequence[Assignment]) -> list[Outcome]:
+        """What came of each model."""
+
+    @abstractmethod
+    def device_kind(self) -> str:
+        """The kind of device that it trains on, on the machine that asks."""
+
+    @abstractmethod
+    def data(self) -> str:
+        """A digest of the rows that it trains and scores on, as the machine that asks has them."""
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Job:
     """An audit, ready to run.
 
-    ``records`` training rows are there for the design to assign, ``usual_chunk`` models are trained at once
-    unless the execution says otherwise, all on ``device_kind``, ``steps_per_epoch`` tells when a record left,
-    and ``notes`` are what a reader of the result should know.
+    ``records`` training rows are there for the design to assign, ``usual_chunks`` says how many models a
+    "cpu" or a "cuda" trains at once unless the backend says otherwise (1, unless given), ``steps_per_epoch``
+    tells when a record left, and ``notes`` are what a reader of the result should know.
     """
 
     description: Description
@@ -52,8 +73,7 @@ class Job:
     worker: Worker
     records: int
     seed: int
-    usual_chunk: int = 1
-    device_kind: str = field(default_factory=cpu_kind)
+    usual_chunks: Mapping[str, int] = field(default_factory=dict[str, int])
     steps_per_epoch: float = 1.0
     notes: tuple[str, ...] = ()
 

@@ -18,19 +18,19 @@ _BETWEEN_LOOKS_S = 5.0
 class Forecast:
     """What the models that are there, at first one, say of all of them.
 
-    >>> str(Forecast(seconds=40.0, done=1, models=400, processes=0, ceiling=3.75))
+    >>> str(Forecast(seconds=40.0, done=1, models=400, at_once=1, ceiling=3.75))
     'One model takes 40 s; the other 399 take about 4.4 h. All 400 can certify at most 3.75.'
     """
 
     seconds: float
     done: int
     models: int
-    processes: int
+    at_once: int
     ceiling: float
 
     def __str__(self) -> str:
         left = self.models - self.done
-        total = duration(left * self.seconds / max(1, self.processes))
+        total = duration(left * self.seconds / self.at_once)
         return (
             f"One model takes {duration(self.seconds)}; the other {left} take about {total}. "
             f"All {self.models} can certify at most {self.ceiling:.2f}."

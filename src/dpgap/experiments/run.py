@@ -3,46 +3,51 @@
 from collections.abc import Generator
 from contextlib import closing
 from dataclasses import replace
+from itertools import islice
 
 from dpgap._plain import plain
 from dpgap.audits.base import Assignment
 from dpgap.audits.comparable import check_comparable
 from dpgap.audits.result import Audit
 from dpgap.errors import DpgapError, InvalidInput
-from dpgap.experiments.backends import train_chunks
+from dpgap.experiments.backends.base import Backend, Crew
+from dpgap.experiments.backends.local import Local
 from dpgap.experiments.conclude import check_distinct, conclude, evidence_of, headline
 from dpgap.experiments.job import INCLUDED, Failure, Job, Outcome
 from dpgap.experiments.progress import Forecast, Quiet, Watcher
-from dpgap.experiments.provenance import provenance
 from dpgap.store.records import ModelResult
 from dpgap.store.store import Store
-from dpgap.training.execution import Execution
 
 
 def run(
-    job: Job, store: Store, *, execution: Execution | None = None, watcher: Watcher | None = None
+    job: Job,
+    store: Store,
+    *,
+    backend: Backend | None = None,
+    watcher: Watcher | None = None,
 ) -> Audit:
-    """Begin or resume ``job`` in ``store``, and say what follows from it.
+    """Begin or resume ``job`` in ``store``, trained by ``backend``, and say what follows from it.
 
     One model, or one fleet of them, is trained first; what it says of all is told before they are spent.
 
-    **Guarantees**: the scores are a function of the job alone: neither of ``execution``, nor of how often
+    **Guarantees**: the scores are a function of the job alone: neither of ``backend``, nor of how often
     and where the run was stopped, killed or shared with other processes on the same store. Who is in which
     model, and which models there are, never depends on a score; a sequential design stops at its own rule.
 
     **Edge cases**: a model that fails is noted, left out, and tried again by the next run; if the first one
     fails nothing more is spent. Models that another process has claimed are left to it. What the audit
-    could not answer with all its models is refused before the first. Ctrl-C keeps what was committed, and
+    could not answer with all its models is refused before the first. An audit that has all its models needs
+    no backend any more. Ctrl-C keeps what was committed, and
     the `KeyboardInterrupt` has a note that says how to go on.
     """
-    execution, watcher = execution or Execution(), watcher or Quiet()
+    backend, watcher = backend or Local(), watcher or Quiet()
     check_comparable(job.design, job.attack, job.question, job.upper_bound)
     store.add(job.description)
-    store.check_device(job.key, job.device_kind)
     try:
-        _try_one(job, store, execution, watcher)
-        if not _decided(job, store):
-            _train_the_rest(job, store, execution, watcher)
+        if not _finished(job, store):
+            with backend.opened(job.worker) as crew:
+                store.check_device(job.key, crew.device_kind)
+                _train(job, store, crew, backend.models_at_once, watcher)
         return conclude(job, store)
     except KeyboardInterrupt as interrupted:
         kept = f"{len(store.done(job.key))} of {job.design.models} models"
@@ -50,22 +55,36 @@ def run(
         raise
 
 
-def _try_one(job: Job, store: Store, execution: Execution, watcher: Watcher) -> None:
-    """The trial: one model, or one fleet, unless some are there already; and the forecast that it allows."""
+def _finished(job: Job, store: Store) -> bool:
+    """Whether nothing is left to be trained."""
     done = store.done(job.key)
-    if len(done) == job.design.models:
-        return
+    return len(done) == job.design.models or (bool(done) and _decided(job, store))
+
+
+def _train(job: Job, store: Store, crew: Crew, models_at_once: int | None, watcher: Watcher) -> None:
+    usual = job.usual_chunks.get(crew.device_kind.split()[0], 1)
+    size = models_at_once or usual
     ceiling = job.design.ceiling(job.question, job.attack)
-    if not done:
-        size = min(job.usual_chunk, _chunk(job, execution))
-        with closing(_kept_chunks(job, store, size, execution)) as chunks:
-            first = next(chunks, [])
-        for outcome in first:
+    if not store.done(job.key):
+        _try_one(job, store, crew, min(usual, size))
+    _forecast(job, store, crew, ceiling, watcher)
+    if not _finished(job, store):
+        _train_the_rest(job, store, crew, size, watcher)
+
+
+def _try_one(job: Job, store: Store, crew: Crew, size: int) -> None:
+    """The trial: one model, or one fleet."""
+    with closing(_kept_chunks(job, store, crew, size, at_most=1)) as chunks:
+        for outcome in next(chunks, []):
             if isinstance(outcome, Failure):
                 raise InvalidInput(
                     f"The first model failed, so no other was begun: {outcome.message}. Mend it, then run "
                     "this again."
                 )
+
+
+def _forecast(job: Job, store: Store, crew: Crew, ceiling: float, watcher: Watcher) -> None:
+    """What the models that are there say of all."""
     results = store.results(job.key)
     if results:
         watcher.forecast(
@@ -73,20 +92,15 @@ def _try_one(job: Job, store: Store, execution: Execution, watcher: Watcher) -> 
                 seconds=sum(result.seconds for result in results) / len(results),
                 done=len(results),
                 models=job.design.models,
-                processes=execution.processes,
+                at_once=crew.at_once,
                 ceiling=ceiling,
             )
         )
 
 
-def _chunk(job: Job, execution: Execution) -> int:
-    return execution.models_at_once or job.usual_chunk
-
-
-def _train_the_rest(job: Job, store: Store, execution: Execution, watcher: Watcher) -> None:
-    size = _chunk(job, execution)
+def _train_the_rest(job: Job, store: Store, crew: Crew, size: int, watcher: Watcher) -> None:
     done, distinct = len(store.done(job.key)), False
-    with closing(_kept_chunks(job, store, size, execution)) as chunks:
+    with closing(_kept_chunks(job, store, crew, size)) as chunks:
         for outcomes in chunks:
             done += sum(isinstance(outcome, ModelResult) for outcome in outcomes)
             distinct = distinct or check_distinct(job, store)
@@ -96,14 +110,16 @@ def _train_the_rest(job: Job, store: Store, execution: Execution, watcher: Watch
                 break
 
 
-def _kept_chunks(job: Job, store: Store, size: int, execution: Execution) -> Generator[list[Outcome]]:
+def _kept_chunks(
+    job: Job, store: Store, crew: Crew, size: int, at_most: int | None = None
+) -> Generator[list[Outcome]]:
     """What came of chunk after chunk, each handed on when it has been kept."""
     with (
         closing(_claimed_chunks(job, store, size)) as chunks,
-        closing(train_chunks(job.worker, chunks, execution.processes)) as outcomes,
+        closing(crew.train(islice(chunks, at_most))) as outcomes,
     ):
         for chunk in outcomes:
-            _keep(job, store, chunk)
+            _keep(job, store, crew, chunk)
             yield chunk
 
 
@@ -124,10 +140,10 @@ def _claimed_chunks(job: Job, store: Store, size: int) -> Generator[list[Assignm
         store.release(job.key, sorted(tried))
 
 
-def _keep(job: Job, store: Store, outcomes: list[Outcome]) -> None:
+def _keep(job: Job, store: Store, crew: Crew, outcomes: list[Outcome]) -> None:
     results = [_with_bits(job, outcome) for outcome in outcomes if isinstance(outcome, ModelResult)]
     if results:
-        store.commit(job.key, results, provenance=provenance(), device_kind=job.device_kind)
+        store.commit(job.key, results, provenance=crew.provenance, device_kind=crew.device_kind)
     for outcome in outcomes:
         if isinstance(outcome, Failure):
             store.fail(job.key, outcome.model, outcome.message)

@@ -1,0 +1,1 @@
+"""Where an audit's models are trained, one backend a file."""
