@@ -6,7 +6,7 @@ BASE := $(VENV)/base.stamp
 DEV := $(VENV)/dev.stamp
 PIP_INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt
 
-.PHONY: help quickstart install test test-slow test-e2e check format docs bench picture
+.PHONY: help quickstart install test test-slow test-e2e test-browser check format docs bench picture
 .NOTPARALLEL:
 
 help:  ## list the targets
@@ -17,15 +17,15 @@ $(BIN)/python:
 	$(PYTHON) -m venv $(VENV)
 
 $(BASE): pyproject.toml constraints.txt | $(BIN)/python
-	$(PIP_INSTALL) -e .
+	$(PIP_INSTALL) -e '.[train]'
 	touch $@
 
 $(DEV): pyproject.toml constraints.txt | $(BIN)/python
 	$(PIP_INSTALL) -e '.[dev]'
 	touch $@ $(BASE)
 
-quickstart: $(BASE)  ## install, then bound the privacy of the example scores
-	$(BIN)/dpgap bound examples/inside.csv examples/outside.csv
+quickstart: $(BASE)  ## install, then measure the gap and close it: two minutes, and a report
+	$(BIN)/dpgap quickstart
 
 install: $(DEV)  ## install dpgap and its development tools into .venv
 
@@ -35,8 +35,11 @@ test: $(DEV)  ## the quick tests and every doctest
 test-slow: $(DEV)  ## the statistics at full size
 	$(BIN)/python -m pytest -n 2 -m slow -s
 
-test-e2e: $(DEV)  ## the wheel and the quickstart, each installed from nothing
+test-e2e: $(DEV)  ## the wheel, the quickstart and the commands of the pages, each installed from nothing
 	$(BIN)/python -m pytest -m e2e tests/e2e
+
+test-browser: $(DEV)  ## the report in headless Chromium, which must be installed
+	$(BIN)/python -m pytest -m browser tests/browser
 
 check: $(DEV)  ## format, lint, types, directions of imports, sizes, public names
 	$(BIN)/ruff format --check

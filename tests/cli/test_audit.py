@@ -12,7 +12,7 @@ from contextlib import closing
 
 import pytest
 
-from dpgap.cli import _install, main
+from dpgap.cli import _install
 from dpgap.experiments.experiment import Experiment
 from dpgap.experiments.spec import to_toml
 from dpgap.store.store import Store
@@ -24,28 +24,6 @@ def spec(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "spec.toml").write_text(to_toml(experiment(design={"kind": "shadow-pairs", "models": 4})))
     return "spec.toml"
-
-
-@pytest.fixture
-def printed(capsys):
-    def run(*arguments: str) -> str:
-        main(arguments)
-        return capsys.readouterr().out
-
-    return run
-
-
-@pytest.fixture
-def refused(capsys):
-    def run(*arguments: str) -> str:
-        with pytest.raises(SystemExit) as end:
-            main(arguments)
-        assert end.value.code == 2
-        said = capsys.readouterr().err
-        assert "Traceback" not in said
-        return " ".join(said.split())
-
-    return run
 
 
 def test_an_audit_prints_both_numbers_and_what_they_cost(spec, printed):

@@ -1,17 +1,19 @@
 """The store keeps all or nothing, counts every look, opens what is older and refuses what is not its own."""
 
+import math
 import shutil
 import sqlite3
 import subprocess
 import sys
 from contextlib import closing
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
 
 from dpgap.errors import InvalidInput, NoAnswer
-from dpgap.store.records import Description, ModelResult
+from dpgap.store.records import Conclusion, Description, ModelResult
 from dpgap.store.store import VERSION, Store
 
 KEY = "ab" * 32
@@ -20,6 +22,11 @@ DESCRIPTION = Description(
 )
 OLDER = Path(__file__).parents[1] / "data" / "store_of_version_1.sqlite"
 """A store that the first version wrote: 3 models of an audit, one that failed, two bounds."""
+
+
+def conclusion():
+    worlds = {"inside": np.array([1.0, math.inf]), "outside": np.array([-0.5])}
+    return Conclusion(audit={"value": 1.0}, independent=True, **worlds)
 
 
 def result(model: int, **arrays) -> ModelResult:
@@ -205,3 +212,27 @@ def test_an_older_store_opens_and_can_be_gone_on_with(tmp_path):
         assert store.claim(summary.key, range(4)) == [3]
         store.commit(summary.key, [result(3)], provenance={}, device_kind="cpu")
         assert store.done(summary.key) == {0, 1, 2, 3}
+        with pytest.raises(NoAnswer, match="Nothing has been concluded"):
+            store.conclusion(summary.key)
+        store.conclude(summary.key, conclusion())
+        assert store.conclusion(summary.key).independent
+
+
+def test_an_older_store_that_may_only_be_read_is_left_as_it_is(tmp_path):
+    path = tmp_path / OLDER.name
+    shutil.copy(OLDER, path)
+    with closing(Store(path, read_only=True)) as store:
+        (summary,) = store.experiments()
+        with pytest.raises(NoAnswer, match="Nothing has been concluded"):
+            store.conclusion(summary.key)
+    assert path.read_bytes() == OLDER.read_bytes()
+
+
+def test_a_conclusion_takes_the_place_of_the_one_before(store):
+    store.conclude(KEY, conclusion())
+    store.conclude(KEY, replace(conclusion(), audit={"value": 2.0}, independent=False))
+    found = store.conclusion(KEY)
+    assert found.audit == {"value": 2.0}
+    assert not found.independent
+    assert found.inside.tolist() == [1.0, math.inf]
+    assert found.outside.tolist() == [-0.5]

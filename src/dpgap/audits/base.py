@@ -10,6 +10,7 @@ from jaxtyping import Bool, Float, Int
 from dpgap import _check
 from dpgap._seeds import stream
 from dpgap.attacks.base import Attack
+from dpgap.privacy.counts import AuditScores
 from dpgap.privacy.lower_bound import LowerBound
 from dpgap.privacy.mechanism import Adjacency
 from dpgap.privacy.sequential import Decision
@@ -44,7 +45,8 @@ class Evidence:
 class Design(ABC):
     """Who is in which of ``models`` models, and how their scores become bounds.
 
-    ``scored`` says whose scores are kept: the canaries' or the training records'. The in-world *adds*
+    ``scored`` says whose scores are kept: the canaries' or the training records'. ``independent`` says that
+    `worlds` has one score of each model, so that a band over its thresholds certifies. The in-world *adds*
     rows; so its neighbours are those of add/remove, or of zero-out where a public slot is switched on.
 
     **Guarantees**: an assignment is a function of its arguments alone, and which models exist never
@@ -55,6 +57,7 @@ class Design(ABC):
     id: ClassVar[str]
     adjacencies: ClassVar[frozenset[Adjacency]] = frozenset({Adjacency.ADD_REMOVE, Adjacency.ZERO_OUT})
     scored: ClassVar[Literal["canaries", "records"]] = "canaries"
+    independent: ClassVar[bool] = False
 
     models: int
 
@@ -86,6 +89,10 @@ class Design(ABC):
     def others(self, evidence: Evidence, question: Question) -> list[LowerBound]:
         """What else the same scores support, for comparison."""
         return []
+
+    def worlds(self, evidence: Evidence) -> AuditScores:
+        """The scores that a reader is shown: of everything in, and of everything out."""
+        return AuditScores(evidence.scores[evidence.included], evidence.scores[~evidence.included])
 
     def decision(self, evidence: Evidence, question: Question) -> Decision | None:
         """Whether to stop early; None for a design that may not."""

@@ -7,7 +7,7 @@ import numpy as np
 
 from dpgap import _check
 from dpgap.audits.base import Assignment, Design, Evidence, model_seed
-from dpgap.audits.shadow_pairs import ShadowPairs, worlds
+from dpgap.audits.shadow_pairs import ShadowPairs
 from dpgap.privacy.counts import AuditScores
 from dpgap.privacy.lower_bound import LowerBound, lower_bound, one_record_bound
 from dpgap.privacy.mechanism import Adjacency
@@ -28,6 +28,7 @@ class Group(Design):
     """
 
     id: ClassVar[str] = "group"
+    independent: ClassVar[bool] = True
     adjacencies: ClassVar[frozenset[Adjacency]] = frozenset({Adjacency.ADD_REMOVE})
 
     size: int
@@ -53,7 +54,7 @@ class Group(Design):
     def headline(self, evidence: Evidence, question: Question) -> LowerBound:
         """The bound on one record that the group's scores imply."""
         bound = one_record_bound(
-            self._worlds(evidence),
+            self.worlds(evidence),
             group_size=self.size,
             delta=question.delta,
             confidence=question.confidence,
@@ -64,7 +65,7 @@ class Group(Design):
         """The bound on the loss of the whole group together."""
         return [
             lower_bound(
-                self._worlds(evidence),
+                self.worlds(evidence),
                 group_size=self.size,
                 delta=question.delta,
                 confidence=question.confidence,
@@ -73,6 +74,7 @@ class Group(Design):
             )
         ]
 
-    def _worlds(self, evidence: Evidence) -> AuditScores:
+    def worlds(self, evidence: Evidence) -> AuditScores:
+        """The score of each model: that of its chosen canary."""
         chosen = evidence.scores.max(axis=1) if self.score == "highest" else evidence.scores.min(axis=1)
-        return worlds(replace(evidence, scores=chosen[:, None], included=evidence.included[:, :1]))
+        return super().worlds(replace(evidence, scores=chosen[:, None], included=evidence.included[:, :1]))

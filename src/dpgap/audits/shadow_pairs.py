@@ -8,7 +8,6 @@ import numpy as np
 from dpgap import _check
 from dpgap.audits.base import Assignment, Design, Evidence, model_seed
 from dpgap.errors import InvalidInput
-from dpgap.privacy.counts import AuditScores
 from dpgap.privacy.estimators import Gaussian
 from dpgap.privacy.lower_bound import LowerBound, lower_bound
 from dpgap.privacy.paper import paper_bound
@@ -29,6 +28,7 @@ class ShadowPairs(Design):
     """
 
     id: ClassVar[str] = "shadow-pairs"
+    independent: ClassVar[bool] = True
 
     models: int = 400
     target: float | None = None
@@ -64,7 +64,7 @@ class ShadowPairs(Design):
             audit = self._replayed(evidence, question)
             return audit.record(adjacency=question.adjacency, threat_model=question.threat_model)
         return lower_bound(
-            worlds(evidence),
+            self.worlds(evidence),
             delta=question.delta,
             confidence=question.confidence,
             adjacency=question.adjacency,
@@ -73,7 +73,7 @@ class ShadowPairs(Design):
 
     def others(self, evidence: Evidence, question: Question) -> list[LowerBound]:
         """Every other estimator and rule, then the paper's headline, which is all that stopping leaves."""
-        scores = worlds(evidence)
+        scores = self.worlds(evidence)
         paper = paper_bound(
             scores,
             Gaussian(),
@@ -101,9 +101,3 @@ class ShadowPairs(Design):
             if audit.update(score_of[inside], score_of[inside + 1]).status != "continue":
                 break
         return audit
-
-
-def worlds(evidence: Evidence) -> AuditScores:
-    """The scores of the one thing scored, in the models with it and in those without."""
-    scores, included = evidence.scores[:, 0], evidence.included[:, 0]
-    return AuditScores(scores[included], scores[~included])

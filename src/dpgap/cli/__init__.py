@@ -16,11 +16,13 @@ def main(arguments: Sequence[str] | None = None) -> None:
     from dpgap.cli.audit import audit
     from dpgap.cli.bound import bound
     from dpgap.cli.plan import plan
+    from dpgap.cli.quickstart import quickstart
+    from dpgap.cli.report import compare, report
     from dpgap.cli.runs import export, runs
     from dpgap.cli.train import train
 
     app = SubcommandApp()
-    for command in (bound, account, plan, train, audit, runs, export):
+    for command in (quickstart, bound, account, plan, train, audit, report, compare, runs, export):
         app.command(command)
     try:
         app.cli(

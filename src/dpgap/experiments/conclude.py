@@ -3,6 +3,7 @@
 from dataclasses import replace
 
 import numpy as np
+from numpy.typing import NDArray
 
 from dpgap._plain import plain
 from dpgap.audits.base import Evidence
@@ -11,8 +12,11 @@ from dpgap.errors import InvalidInput, NoAnswer
 from dpgap.experiments.job import FINGERPRINT, INCLUDED, REMOVED_AT, STATISTIC, Job
 from dpgap.experiments.progress import duration
 from dpgap.privacy.lower_bound import LowerBound
-from dpgap.store.records import ModelResult
+from dpgap.store.records import Conclusion, ModelResult
 from dpgap.store.store import Store
+
+_SHOWN = 100_000
+"""Scores of a world that are kept for figures; of a model each, there are never so many."""
 
 
 def conclude(job: Job, store: Store) -> Audit:
@@ -41,7 +45,23 @@ def conclude(job: Job, store: Store) -> Audit:
         looks=next(summary.bounds for summary in store.experiments() if summary.key == job.key),
         notes=job.notes,
     )
-    return replace(found, notes=(*found.notes, *_saved(found), *_failed(store.failures(job.key))))
+    found = replace(found, notes=(*found.notes, *_saved(found), *_failed(store.failures(job.key))))
+    worlds = job.design.worlds(evidence)
+    kept = Conclusion(
+        audit=plain(found),
+        inside=_thinned(worlds.inside),
+        outside=_thinned(worlds.outside),
+        independent=job.design.independent,
+    )
+    store.conclude(job.key, kept)
+    return found
+
+
+def _thinned(scores: NDArray[np.float64]) -> NDArray[np.float64]:
+    """All scores, or evenly spaced order statistics of them where a reader could not tell the difference."""
+    if scores.size <= _SHOWN:
+        return scores
+    return np.sort(scores)[np.linspace(0, scores.size - 1, _SHOWN).round().astype(np.int64)]
 
 
 def evidence_of(job: Job, store: Store) -> Evidence:

@@ -26,6 +26,7 @@ from dpgap.experiments.experiment import KEY_VERSION, Experiment
 from dpgap.experiments.job import (
     FINGERPRINT,
     REMOVED_AT,
+    REMOVED_BY_CLASS,
     STATISTIC,
     Failure,
     Job,
@@ -232,9 +233,12 @@ class Training(Worker):
             STATISTIC: checked(statistic),
             FINGERPRINT: fingerprint(*(value.numpy() for value in weights.values())),
         }
+        members, removed_at = _members(start, assignment), fleet.removed_at[m]
+        if self.experiment.filter:
+            left, labels = removed_at[: len(start)][members], start.y[members]
+            arrays[REMOVED_BY_CLASS] = removed_by_class(left, labels, start.num_classes).numpy()
         if self.experiment.filter and prepared.canaries:
-            arrays[REMOVED_AT] = fleet.removed_at[m, len(start) :].numpy()
-        members = _members(start, assignment)
+            arrays[REMOVED_AT] = removed_at[len(start) :].numpy()
         return ModelResult(
             model=assignment.model,
             seconds=share + time.perf_counter() - began,
@@ -242,6 +246,21 @@ class Training(Worker):
             test_accuracy=share_right(logits["test"], prepared.test.y),
             arrays=arrays,
         )
+
+
+def removed_by_class(
+    removed_at: Int[Tensor, " N"], labels: Int[Tensor, " N"], classes: int
+) -> Int[Tensor, "D C1"]:
+    """A row for each step after which records left: the step, then how many of each class; sizes come first.
+
+    >>> removed_by_class(torch.tensor([0, 4, 4, 8]), torch.tensor([0, 0, 1, 1]), 2).tolist()
+    [[0, 2, 2], [4, 1, 1], [8, 0, 1]]
+    """
+    steps = removed_at[removed_at > 0].unique()
+    sizes = torch.bincount(labels, minlength=classes)
+    counts = [torch.bincount(labels[removed_at == step], minlength=classes) for step in steps]
+    moments = torch.cat([steps.new_zeros(1), steps])[:, None]
+    return torch.cat([moments, torch.stack([sizes, *counts])], dim=1).int()
 
 
 @contextmanager

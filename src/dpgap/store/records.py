@@ -3,6 +3,7 @@
 from dataclasses import dataclass, field
 from typing import Any
 
+import numpy as np
 from numpy.typing import NDArray
 
 
@@ -30,6 +31,20 @@ class ModelResult:
     train_accuracy: float | None
     test_accuracy: float | None
     arrays: dict[str, NDArray[Any]] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Conclusion:
+    """What followed from an experiment, for a reader who has only the store.
+
+    ``audit`` is the record of the audit in plain values; ``inside`` and ``outside`` are the scores of the two
+    worlds that it compared. ``independent``: each is of a model of its own, so that a band certifies.
+    """
+
+    audit: dict[str, Any]
+    inside: NDArray[np.float64]
+    outside: NDArray[np.float64]
+    independent: bool
 
 
 @dataclass(frozen=True, kw_only=True)

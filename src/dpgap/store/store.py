@@ -17,10 +17,11 @@ from numpy.typing import NDArray
 
 from dpgap.errors import InvalidInput, NoAnswer
 from dpgap.store.claims import Claims
-from dpgap.store.records import Description, ModelResult, Summary
+from dpgap.store.records import Conclusion, Description, ModelResult, Summary
 
 DEFAULT_STORE = Path("dpgap.sqlite")
-VERSION = 1
+VERSION = 2
+"""2 added conclusions; an older file gets its table when it is opened for writing."""
 _APPLICATION = 0x6470_6761  # "dpga", by which `file` and we know the format
 _PATIENCE_S = 30.0
 _SCHEMA = """
@@ -45,6 +46,11 @@ CREATE TABLE looks (
   id INTEGER PRIMARY KEY, experiment INTEGER NOT NULL REFERENCES experiments, models INTEGER NOT NULL,
   bounds TEXT NOT NULL, computed TEXT NOT NULL, UNIQUE (experiment, models, bounds)) STRICT;
 """
+_CONCLUSIONS = """
+CREATE TABLE IF NOT EXISTS conclusions (
+  experiment INTEGER PRIMARY KEY REFERENCES experiments, audit TEXT NOT NULL, inside BLOB NOT NULL,
+  outside BLOB NOT NULL, independent INTEGER NOT NULL, concluded TEXT NOT NULL) STRICT;
+"""
 
 
 class Store:
@@ -65,7 +71,7 @@ class Store:
     """
 
     def __init__(self, path: str | Path = DEFAULT_STORE, *, read_only: bool = False) -> None:
-        self.path = Path(path)
+        self.path, self._read_only = Path(path), read_only
         self._claims = Claims(self.path)
         self._database = _open(self.path, read_only)
         with self._explained("opened"):
@@ -234,6 +240,34 @@ class Store:
         )
         return json.loads(rows[0]["bounds"]) if rows else []
 
+    def conclude(self, key: str, conclusion: Conclusion) -> None:
+        """Keep what followed from an experiment, in place of what followed before."""
+        worlds = [_float64(world).tobytes() for world in (conclusion.inside, conclusion.outside)]
+        experiment = self._id(key)
+        with self._transaction() as database:
+            database.execute(
+                "INSERT OR REPLACE INTO conclusions VALUES (?, ?, ?, ?, ?, ?)",
+                (experiment, _json(conclusion.audit), *worlds, conclusion.independent, _now()),
+            )
+
+    def conclusion(self, key: str) -> Conclusion:
+        """What followed from an experiment when somebody last asked."""
+        experiment = self._id(key)
+        known = self._rows("SELECT name FROM sqlite_schema WHERE name = 'conclusions'")
+        rows = known and self._rows("SELECT * FROM conclusions WHERE experiment = ?", experiment)
+        if not rows:
+            raise NoAnswer(
+                f"Nothing has been concluded from run {key[:12]} of {self.path} yet. Let its audit end: "
+                f"dpgap audit {key[:12]} --store {self.path}, or call dpgap.audit again as before."
+            )
+        inside, outside = (np.frombuffer(rows[0][world], "<f8") for world in ("inside", "outside"))
+        return Conclusion(
+            audit=json.loads(rows[0]["audit"]),
+            inside=inside,
+            outside=outside,
+            independent=bool(rows[0]["independent"]),
+        )
+
     def check_device(self, key: str, device_kind: str) -> None:
         """Refuse to go on with an experiment on another kind of device."""
         known = self._experiment(key)["device_kind"]
@@ -289,12 +323,17 @@ class Store:
                 f"{self.path} is of version {version}, and this dpgap reads up to {VERSION}. It was written "
                 "by a newer one; update dpgap."
             )
+        elif version < VERSION and not self._read_only:
+            self._database.execute("BEGIN IMMEDIATE")
+            with self._database:
+                self._database.execute(_CONCLUSIONS)
+                self._database.execute(f"PRAGMA user_version = {VERSION}")
 
     def _create(self) -> None:
         self._database.execute("BEGIN IMMEDIATE")
         with self._database:
             if self._database.execute("SELECT count(*) FROM sqlite_schema").fetchone()[0] == 0:
-                for statement in filter(str.strip, _SCHEMA.split(";")):
+                for statement in filter(str.strip, (_SCHEMA + _CONCLUSIONS).split(";")):
                     self._database.execute(statement)
                 self._database.execute(f"PRAGMA application_id = {_APPLICATION}")
                 self._database.execute(f"PRAGMA user_version = {VERSION}")
@@ -344,6 +383,10 @@ def _insert(database: sqlite3.Connection, experiment: int, chunk: int | None, re
 
 def _array(row: sqlite3.Row) -> NDArray[Any]:
     return np.frombuffer(row["data"], dtype=row["dtype"]).reshape(json.loads(row["shape"]))
+
+
+def _float64(values: NDArray[Any]) -> NDArray[np.float64]:
+    return np.ascontiguousarray(values, dtype="<f8")
 
 
 def _json(content: Any) -> str:

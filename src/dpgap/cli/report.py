@@ -1,0 +1,101 @@
+"""``dpgap report`` and ``dpgap compare``: audits as a page to hand over."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Literal
+
+import tyro
+
+from dpgap.cli._print import print_json, print_table, shown
+
+if TYPE_CHECKING:
+    from dpgap.report.facts import Facts
+    from dpgap.report.side_by_side import Row
+
+Run = Annotated[str, tyro.conf.Positional, tyro.conf.arg(metavar="RUN")]
+Runs = Annotated[tuple[str, ...], tyro.conf.Positional, tyro.conf.arg(metavar="RUN RUN ...")]
+_STORE = Path("dpgap.sqlite")
+
+
+def report(
+    run: Run,
+    *,
+    store: Path = _STORE,
+    out: Path | None = None,
+    export: Literal["png", "svg", "pdf"] | None = None,
+) -> None:
+    """Write what an audit found to one HTML file, which needs no network.
+
+    The file holds private state: it is for the auditor, not for publication with the model.
+
+    Args:
+        run: The run's key, or how it begins; dpgap runs lists them.
+        store: The store's file.
+        out: The file to write; else dpgap-KEY.html here.
+        export: Write each chart as well, to a file of this kind beside the page.
+    """
+    from dpgap.report.page import chart_files, page, write
+    from dpgap.report.words import verdict
+
+    (facts,) = _facts(store, (run,))
+    target = out or Path(f"dpgap-{facts.key[:12]}.html")
+    write(target, page([facts]))
+    written = [target]
+    for name, content in chart_files(facts, export).items() if export else ():
+        written.append(target.with_name(f"{target.stem}-{name}.{export}"))
+        write(written[-1], content)
+    print(verdict(facts))
+    print(f"Wrote {', '.join(map(str, written))}, with private state: for the auditor.")
+
+
+def compare(runs: Runs, *, store: Path = _STORE, out: Path | None = None, json: bool = False) -> None:
+    """Put audits side by side: a table here, and on one HTML page with --out.
+
+    Args:
+        runs: Their keys, or how they begin.
+        store: The store's file.
+        out: The page to write, with everything that dpgap report shows of each.
+        json: Print JSON.
+    """
+    from dpgap.report.page import page, write
+    from dpgap.report.side_by_side import side_by_side
+
+    compared = _facts(store, runs)
+    if out:
+        write(out, page(compared))
+    rows = side_by_side(compared)
+    if json:
+        print_json({"runs": rows, "report": out and str(out)})
+        return
+    print_rows(rows)
+    if out:
+        print(f"Wrote {out}, with private state: for the auditor.")
+
+
+def print_rows(rows: "list[Row]") -> None:
+    """Audits side by side, a row each."""
+    print_table(
+        "Audits side by side",
+        ("audit", "eps_ub", "eps_lb", "paper's eps_lb", "test accuracy", "models"),
+        [
+            (
+                row.title,
+                shown(row.eps_ub),
+                shown(row.eps_lb),
+                shown(row.eps_lb_paper),
+                "-" if row.accuracy is None else f"{row.accuracy:.1%}",
+                str(row.models),
+            )
+            for row in rows
+        ],
+    )
+    print("eps_lb is certified by the rule named before the audit; the paper's is heuristic.")
+
+
+def _facts(path: Path, runs: tuple[str, ...]) -> "list[Facts]":
+    from contextlib import closing
+
+    from dpgap.report.facts import facts_of
+    from dpgap.store.store import Store
+
+    with closing(Store(path, read_only=True)) as store:
+        return [facts_of(store, store.find(run)) for run in runs]

@@ -1,0 +1,166 @@
+"""All that a report says of one run, read from its store and from nowhere else."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, fields
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dpgap.privacy.counts import AuditScores
+from dpgap.privacy.lower_bound import Interval, LowerBound
+from dpgap.privacy.mechanism import Adjacency, BallsInBins, Mechanism, Poisson, Sampling, Shuffled
+from dpgap.privacy.upper_bound import UpperBound
+from dpgap.store.store import Store
+
+Ints = NDArray[np.int64]
+REMOVED_BY_CLASS = "removed_by_class"
+
+
+@dataclass(frozen=True, kw_only=True)
+class MeanAndSd:
+    """Over models."""
+
+    mean: float
+    sd: float
+
+
+@dataclass(frozen=True, kw_only=True)
+class CanariesRemoved:
+    """How many of the planted canaries the filter removed, over all models, and when."""
+
+    planted: int
+    removed: int
+    median: float | None
+    steps_per_epoch: float
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Facts:
+    """One run. ``bounds`` begins with the headline; ``removed`` has an array for each model, if any was kept.
+
+    The rows of such an array are the moments at which records left: the step, then how many of each class;
+    the first row has step 0 and the sizes of the classes. ``mechanism`` is None where the run added no noise
+    or is somebody else's. All but the bounds is private state.
+    """
+
+    key: str
+    title: str
+    created: str
+    device: str
+    design: str
+    status: str
+    models: int
+    planned: int
+    failures: int
+    looks: int
+    seconds_per_model: float
+    upper_bound: UpperBound | None
+    bounds: tuple[LowerBound, ...]
+    train_accuracy: MeanAndSd | None
+    test_accuracy: MeanAndSd | None
+    canaries: CanariesRemoved | None
+    scores: AuditScores
+    independent: bool
+    mechanism: Mechanism | None
+    removed: list[Ints]
+    notes: tuple[str, ...]
+    specification: dict[str, Any]
+    provenance: list[dict[str, Any]]
+
+    @property
+    def headline(self) -> LowerBound:
+        """The certified bound that the audit was for."""
+        return self.bounds[0]
+
+    @property
+    def refuted(self) -> bool:
+        """Whether the headline exceeds eps_ub."""
+        return self.upper_bound is not None and self.headline.value > self.upper_bound.value
+
+    @property
+    def paper(self) -> LowerBound | None:
+        """The paper's own statistic, which is heuristic, where it was computed."""
+        return next((bound for bound in self.bounds if bound.rule == "paper"), None)
+
+
+def facts_of(store: Store, key: str) -> Facts:
+    """The facts of run ``key``, as it was last concluded."""
+    conclusion, description = store.conclusion(key), store.description(key)
+    summary = next(each for each in store.experiments() if each.key == key)
+    audit = _numbers(conclusion.audit)
+    return Facts(
+        key=key,
+        title=description.title,
+        created=summary.created,
+        device=summary.device_kind or "unknown",
+        design=audit["design"],
+        status=audit["status"],
+        models=audit["models"],
+        planned=audit["planned"],
+        failures=summary.failures,
+        looks=summary.bounds,
+        seconds_per_model=audit["seconds_per_model"],
+        upper_bound=_upper_bound(audit["upper_bound"]),
+        bounds=tuple(_lower_bound(bound) for bound in audit["bounds"]),
+        train_accuracy=_record(MeanAndSd, audit["train_accuracy"]),
+        test_accuracy=_record(MeanAndSd, audit["test_accuracy"]),
+        canaries=_record(CanariesRemoved, audit["removals"]),
+        scores=AuditScores(conclusion.inside, conclusion.outside),
+        independent=conclusion.independent,
+        mechanism=_mechanism(_numbers(description.specification).get("mechanism")),
+        removed=store.arrays(key, REMOVED_BY_CLASS),
+        notes=tuple(audit["notes"]),
+        specification=description.specification,
+        provenance=store.provenance(key),
+    )
+
+
+def _numbers(content: Any) -> Any:
+    """Plain values with "inf" and "-inf" as numbers again."""
+    if isinstance(content, Mapping):
+        return {key: _numbers(value) for key, value in content.items()}
+    if isinstance(content, list):
+        return [_numbers(value) for value in content]
+    return float(content) if content in ("inf", "-inf") else content
+
+
+def _record(kind: type[Any], content: Mapping[str, Any] | None) -> Any:
+    """``kind`` from its own fields; what a newer version added is left out."""
+    if content is None:
+        return None
+    return kind(**{field.name: content[field.name] for field in fields(kind) if field.name in content})
+
+
+def _lower_bound(content: Mapping[str, Any]) -> LowerBound:
+    return _record(
+        LowerBound,
+        {
+            **content,
+            "adjacency": Adjacency(content["adjacency"]),
+            "assumptions": tuple(content["assumptions"]),
+            "interval": _record(Interval, content["interval"]),
+        },
+    )
+
+
+def _upper_bound(content: Mapping[str, Any] | None) -> UpperBound | None:
+    if content is None:
+        return None
+    changed = {"adjacency": Adjacency(content["adjacency"]), "assumptions": tuple(content["assumptions"])}
+    return _record(UpperBound, {**content, **changed})
+
+
+def _mechanism(content: Mapping[str, Any] | None) -> Mechanism | None:
+    """The mechanism of dpgap's own training; None for what has no noise multiplier."""
+    if content is None or "noise_multiplier" not in content:
+        return None
+    adjacency = Adjacency(content["adjacency"])
+    return _record(Mechanism, {**content, "adjacency": adjacency, "sampling": _sampling(content["sampling"])})
+
+
+def _sampling(content: Mapping[str, Any]) -> Sampling:
+    """Told by its fields, which no two kinds share."""
+    kinds = (Poisson, Shuffled, BallsInBins)
+    kind = next(kind for kind in kinds if {field.name for field in fields(kind)} == set(content))
+    return _record(kind, content)

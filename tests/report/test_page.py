@@ -1,0 +1,111 @@
+"""One file, complete by itself, that shows whatever the store holds as text."""
+
+import re
+
+import numpy as np
+import pytest
+
+from dpgap.errors import InvalidInput
+from dpgap.privacy.counts import AuditScores
+from dpgap.report import charts
+from dpgap.report.page import chart_files, page, write
+from tests.report import cases
+
+SCRIPT = "<script>alert(1)</script>"
+
+
+def test_the_page_fetches_nothing(tmp_path):
+    shown = page([cases.facts(tmp_path / "s.sqlite")])
+    assert not re.search(r'(?:src|href)="(?!#|data:)', shown)
+    assert not re.search(r"url\(|@import|fetch\(|XMLHttpRequest", shown)
+    assert "default-src 'none'" in shown
+
+
+def test_user_strings_are_text(tmp_path):
+    found = cases.facts(tmp_path / "s.sqlite", title=SCRIPT, notes=(SCRIPT,))
+    found.specification["dataset"] = SCRIPT
+    found.provenance.append({"machine": SCRIPT})
+    shown = page([found, found])
+    assert SCRIPT not in shown
+    assert shown.count("&lt;script&gt;alert(1)&lt;/script&gt;") >= 6
+    assert shown.count("<script>") == 1
+
+
+def test_the_page_says_that_it_is_private_and_which_rows_are_heuristic(tmp_path):
+    found = cases.facts(tmp_path / "s.sqlite")
+    shown = page([found])
+    assert "It holds private state" in shown
+    for bound in found.bounds:
+        row = f'<tr class="{bound.validity}"><td class="n">{bound.value:.2f}</td><td>{bound.validity}</td>'
+        assert row in shown
+    assert f"Bounds computed from these scores so far: {found.looks}." in shown
+
+
+def test_the_page_names_assumptions_threat_model_and_what_is_covered(tmp_path):
+    found = cases.facts(tmp_path / "s.sqlite")
+    shown = page([found])
+    assert found.upper_bound is not None
+    assumptions = [*found.headline.assumptions, *found.upper_bound.assumptions]
+    assert all(f"<li>{assumption}</li>" in shown for assumption in assumptions)
+    assert "the final model; what was planted are rows of data" in shown
+    assert "the release of every model of the run" in shown
+
+
+def test_several_runs_stand_in_one_table(tmp_path):
+    runs = [
+        cases.facts(tmp_path / "s.sqlite", key=key * 32, title=title)
+        for key, title in (("aa", "first"), ("bb", "second"))
+    ]
+    shown = page(runs)
+    assert '<a href="#run0">first</a>' in shown
+    assert '<a href="#run1">second</a>' in shown
+    assert len(re.findall(r"<article ", shown)) == 2
+
+
+def test_without_claim_filter_and_mechanism_a_page_is_still_written(tmp_path):
+    found = cases.facts(
+        tmp_path / "s.sqlite",
+        trained=False,
+        independent=False,
+        removals=None,
+        train_accuracy=None,
+        test_accuracy=None,
+    )
+    shown = page([found])
+    assert "Nothing is proved of this training, and nothing was claimed." in shown
+    assert "There is no band here" in shown
+    assert "not known on test records" in shown
+
+
+def test_a_page_of_a_thousand_models_with_a_hundred_canaries_is_below_5_mb(tmp_path):
+    generator = np.random.default_rng(0)
+    worlds = AuditScores(generator.normal(1, 1, 50_000), generator.normal(0, 1, 50_000))
+    bounds = cases.audit_of(cases.scores(), claim=None).bounds
+    found = cases.facts(tmp_path / "s.sqlite", independent=False)
+    many = cases.facts(tmp_path / "t.sqlite", worlds, independent=False, bounds=bounds)
+    assert len(page([many])) < 1.5 * len(page([found])) < 1_000_000
+
+
+@pytest.mark.parametrize(("kind", "begins"), [("png", b"\x89PNG"), ("svg", b"<svg"), ("pdf", b"%PDF")])
+def test_charts_become_files_of_every_kind(tmp_path, kind, begins):
+    written = chart_files(cases.facts(tmp_path / "s.sqlite"), kind)
+    assert set(written) == {"tradeoff", "scores", "removed"}
+    assert all(content.startswith(begins) for content in written.values())
+
+
+def test_charts_on_the_page_follow_light_and_dark(tmp_path):
+    drawn = charts.on_page(charts.histogram_chart(_histogram(tmp_path)), "a histogram")
+    assert "var(--inside)" in drawn
+    assert not any(f'"{colour}"' in drawn for colour in charts.VARIABLES)
+    assert 'aria-label="a histogram"' in drawn
+
+
+def _histogram(tmp_path):
+    from dpgap.report.curves import histogram_of
+
+    return histogram_of(cases.facts(tmp_path / "h.sqlite"))
+
+
+def test_a_place_that_cannot_be_written_is_named(tmp_path):
+    with pytest.raises(InvalidInput, match=r"nowhere/x.html could not be written: .* Choose another place"):
+        write(tmp_path / "nowhere/x.html", "")
