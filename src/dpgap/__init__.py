@@ -47,6 +47,7 @@ if TYPE_CHECKING:
     from dpgap.privacy.study import finite_sample_study
     from dpgap.privacy.table import Question
     from dpgap.privacy.upper_bound import UpperBound
+    from dpgap.report.page import write_report
     from dpgap.signatures.base import Signature
     from dpgap.signatures.gradient import CosineToUpdate, GradientNorm, Kurtosis, ProjectionVariability
     from dpgap.signatures.history import DirectionalUniqueness
@@ -149,6 +150,7 @@ __all__ = [
     "train",
     "train_fleet",
     "true_positive_rate",
+    "write_report",
 ]
 
 __version__ = version("dpgap")
@@ -249,6 +251,7 @@ _NAMES_IN = {
     "dpgap.privacy.study": ("finite_sample_study",),
     "dpgap.privacy.table": ("Question",),
     "dpgap.privacy.upper_bound": ("UpperBound",),
+    "dpgap.report.page": ("write_report",),
     "dpgap.signatures.base": ("Signature",),
     "dpgap.signatures.gradient": (
         "CosineToUpdate",

@@ -29,6 +29,8 @@ class Options:
         threshold: A threshold, or several, fixed before the scores were seen: rule fixed, or bonferroni.
         seed: Which random split the held-out rule makes.
         paper: Print the columns of the paper's tables instead.
+        claim: The epsilon that is claimed at this delta, to set beside the bound.
+        report: Write a page to hand over, with charts and every assumption, to this HTML file.
         json: Print JSON.
     """
 
@@ -41,6 +43,8 @@ class Options:
     threshold: tuple[float, ...] = ()
     seed: int = 0
     paper: bool = False
+    claim: float | None = None
+    report: Path | None = None
     json: bool = False
 
 
@@ -63,21 +67,48 @@ def bound(
         raise InvalidInput(
             f"delta must be strictly between 0 and 1, got {options.delta!r}. Write 1e-5 or smaller."
         )
-    if options.paper and options.threshold:
-        raise InvalidInput(
-            f"threshold must be left out with --paper, got {options.threshold}: the paper's tables choose "
-            "theirs from the scores. Leave out one of the two."
-        )
+    _check_paper(options)
     scores = AuditScores(read_scores(inside), read_scores(outside))
     question = _question(options)
     if options.paper:
         bounds = paper_columns(scores, question)
     else:
         bounds = every_bound(scores, question, thresholds=options.threshold, seed=options.seed)
+    if options.report:
+        _write(options.report, scores, bounds, options, (inside.name, outside.name))
     if options.json:
         print_json({"bounds": bounds})
     else:
-        _print(bounds, scores)
+        _print(bounds, scores, options)
+
+
+def _check_paper(options: Options) -> None:
+    """The paper's tables choose thresholds from the scores, and certify nothing that a report could quote."""
+    if options.paper and options.threshold:
+        raise InvalidInput(
+            f"threshold must be left out with --paper, got {options.threshold}: the paper's tables choose "
+            "theirs from the scores. Leave out one of the two."
+        )
+    if options.paper and options.report:
+        raise InvalidInput(
+            f"report must be left out with --paper, got {str(options.report)!r}: all of the paper's columns "
+            "are heuristic, and a report begins with a certified bound. Leave out one of the two."
+        )
+
+
+def _write(
+    path: Path, scores: "AuditScores", bounds: "list[LowerBound]", options: Options, names: tuple[str, str]
+) -> None:
+    from dpgap.privacy.mechanism import Adjacency
+    from dpgap.privacy.upper_bound import UpperBound
+    from dpgap.report.facts import facts_of_scores
+    from dpgap.report.page import page, write
+
+    claim = None
+    if options.claim is not None:
+        adjacency = Adjacency(options.adjacency)
+        claim = UpperBound.claimed(options.claim, delta=options.delta, adjacency=adjacency)
+    write(path, page([facts_of_scores(scores, bounds, claim, names)]))
 
 
 def _question(options: Options) -> "Question":
@@ -99,7 +130,7 @@ def _question(options: Options) -> "Question":
     )
 
 
-def _print(bounds: "list[LowerBound]", scores: "AuditScores") -> None:
+def _print(bounds: "list[LowerBound]", scores: "AuditScores", options: Options) -> None:
     headline, sizes = bounds[0], (scores.inside.size, scores.outside.size)
     print_bounds(f"eps_lb at delta {headline.delta:g}: {sizes[0]} scores inside, {sizes[1]} outside", bounds)
     if headline.validity == "certified":
@@ -108,4 +139,9 @@ def _print(bounds: "list[LowerBound]", scores: "AuditScores") -> None:
             f"the privacy loss at delta\n{headline.delta:g} is at least {headline.value:.2f} "
             f"({headline.adjacency.value}, {headline.threat_model})."
         )
+    if options.claim is not None:
+        refuted = headline.validity == "certified" and headline.value > options.claim
+        print(f"Claimed: at most {options.claim:g}{', which is refuted' if refuted else ''}.")
     print(CHOOSE_ONE)
+    if options.report:
+        print(f"Wrote {options.report}, with private state: for the auditor.")

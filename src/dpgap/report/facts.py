@@ -1,7 +1,7 @@
-"""All that a report says of one run, read from its store and from nowhere else."""
+"""All that a report says of one run, from its store or from two files of scores."""
 
-from collections.abc import Mapping
-from dataclasses import dataclass, fields
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, fields
 from typing import Any
 
 import numpy as np
@@ -41,32 +41,31 @@ class Facts:
 
     The rows of such an array are the moments at which records left: the step, then how many of each class;
     the first row has step 0 and the sizes of the classes. ``mechanism`` is None where the run added no noise
-    or is somebody else's. All but the bounds is private state.
+    or is somebody else's; ``looks`` where nobody counted. All but the bounds is private state.
     """
 
-    key: str
     title: str
-    created: str
-    device: str
-    design: str
-    status: str
     models: int
-    planned: int
-    failures: int
-    looks: int
-    seconds_per_model: float
     upper_bound: UpperBound | None
     bounds: tuple[LowerBound, ...]
-    train_accuracy: MeanAndSd | None
-    test_accuracy: MeanAndSd | None
-    canaries: CanariesRemoved | None
     scores: AuditScores
     independent: bool
-    mechanism: Mechanism | None
-    removed: list[Ints]
-    notes: tuple[str, ...]
     specification: dict[str, Any]
-    provenance: list[dict[str, Any]]
+    key: str = ""
+    created: str = ""
+    device: str = ""
+    status: str = "finished"
+    planned: int = 0
+    failures: int = 0
+    looks: int | None = None
+    seconds_per_model: float | None = None
+    train_accuracy: MeanAndSd | None = None
+    test_accuracy: MeanAndSd | None = None
+    canaries: CanariesRemoved | None = None
+    mechanism: Mechanism | None = None
+    removed: list[Ints] = field(default_factory=list)
+    notes: tuple[str, ...] = ()
+    provenance: list[dict[str, Any]] = field(default_factory=list)
 
     @property
     def headline(self) -> LowerBound:
@@ -94,7 +93,6 @@ def facts_of(store: Store, key: str) -> Facts:
         title=description.title,
         created=summary.created,
         device=summary.device_kind or "unknown",
-        design=audit["design"],
         status=audit["status"],
         models=audit["models"],
         planned=audit["planned"],
@@ -113,6 +111,21 @@ def facts_of(store: Store, key: str) -> Facts:
         notes=tuple(audit["notes"]),
         specification=description.specification,
         provenance=store.provenance(key),
+    )
+
+
+def facts_of_scores(
+    scores: AuditScores, bounds: Sequence[LowerBound], upper_bound: UpperBound | None, names: tuple[str, str]
+) -> Facts:
+    """The facts of two files of scores, one a model, of which nothing else is known."""
+    return Facts(
+        title=f"{names[0]} against {names[1]}",
+        models=scores.inside.size + scores.outside.size,
+        upper_bound=upper_bound,
+        bounds=tuple(bounds),
+        scores=scores,
+        independent=True,
+        specification={"inside": names[0], "outside": names[1]},
     )
 
 

@@ -1,6 +1,8 @@
 """One self-contained HTML page of one run or several, and its charts as files."""
 
 import json
+from collections.abc import Sequence
+from contextlib import closing
 from functools import cache
 from importlib.resources import files
 from pathlib import Path
@@ -12,7 +14,8 @@ from markupsafe import Markup
 from dpgap.errors import InvalidInput
 from dpgap.report import charts, words
 from dpgap.report.curves import Thresholds, curves_of, histogram_of, removed_of, rounded, thresholds_of
-from dpgap.report.facts import Facts
+from dpgap.report.facts import Facts, facts_of
+from dpgap.store.store import DEFAULT_STORE, Store
 
 PRIVATE = (
     "This page is an auditor's document. It holds private state: what models betrayed of who was in them, "
@@ -34,6 +37,20 @@ def page(runs: list[Facts]) -> str:
         style=Markup((assets / "style.css").read_text("utf-8")),
         script=Markup((assets / "slider.js").read_text("utf-8")),
     )
+
+
+def write_report(runs: str | Sequence[str], out: str | Path, *, store: str | Path = DEFAULT_STORE) -> Path:
+    """Write what audits found to one HTML file: ``runs`` are their keys, or how they begin.
+
+    The file needs no network. It holds private state: it is the auditor's, and not for publication.
+
+    **Edge cases**: an audit without an end, an unknown run and a place that cannot be written are refused.
+    """
+    wanted = [runs] if isinstance(runs, str) else runs
+    with closing(Store(store, read_only=True)) as opened:
+        facts = [facts_of(opened, opened.find(run)) for run in wanted]
+    write(Path(out), page(facts))
+    return Path(out)
 
 
 def charts_of(facts: Facts) -> dict[str, Any]:
@@ -114,6 +131,7 @@ def _environment() -> jinja2.Environment:
         "spread": words.spread,
         "interval": words.interval,
         "left": words.left,
+        "looked": words.looked,
         "status": words.status,
         "saw": words.SAW,
     }

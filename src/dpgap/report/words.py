@@ -48,7 +48,7 @@ def left(facts: Facts) -> str:
     """What became of the canaries under the filter."""
     gone = facts.canaries
     if gone is None:
-        return "there was no filter"
+        return "no filter is known of"
     if gone.median is None:
         return f"removed in none of {gone.planted}"
     when = gone.median / gone.steps_per_epoch
@@ -63,6 +63,13 @@ def interval(bound: LowerBound) -> str:
     return f"{number(bound.interval.low)} to {number(bound.interval.high)}{mark}"
 
 
+def looked(facts: Facts) -> str:
+    """How often bounds were computed, as far as anybody counted."""
+    if facts.looks is None:
+        return "How often bounds were computed from these scores before, nobody has counted."
+    return f"Bounds computed from these scores so far: {facts.looks}."
+
+
 def status(facts: Facts) -> str:
     """How many models, and why no more."""
     said = {
@@ -71,7 +78,9 @@ def status(facts: Facts) -> str:
         "futile": "stopped when the target was out of reach",
         "incomplete": f"of {facts.planned} planned; the others are missing",
     }
-    return f"{facts.models}, {said[facts.status]}"
+    seconds = "" if facts.seconds_per_model is None else f"; {facts.seconds_per_model:.2g} s each"
+    failed = f"; {facts.failures} failed" if facts.failures else ""
+    return f"{facts.models}, {said[facts.status]}{seconds}{failed}"
 
 
 def _percent(share: float) -> str:
