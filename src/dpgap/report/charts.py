@@ -111,7 +111,11 @@ def removed_chart(removed: Removed) -> Chart:
             x=alt.X("epoch:Q", title="epoch"),
             y=alt.Y("share:Q", title="share that has left", axis=alt.Axis(format="%")),
             color=alt.Color(
-                "class:N", title=None, sort=list(removed.names), scale=alt.Scale(scheme="tableau20")
+                "class:N",
+                title=None,
+                sort=list(removed.names),
+                scale=alt.Scale(scheme="tableau20"),
+                legend=alt.Legend(orient="right"),
             ),
         )
     )

@@ -48,7 +48,7 @@ def left(facts: Facts) -> str:
     """What became of the canaries under the filter."""
     gone = facts.canaries
     if gone is None:
-        return "no filter is known of"
+        return "there was no filter" if "experiment" in facts.specification else "not known"
     if gone.median is None:
         return f"removed in none of {gone.planted}"
     when = gone.median / gone.steps_per_epoch
