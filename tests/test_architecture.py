@@ -9,8 +9,8 @@ from pathlib import Path
 
 ROOT = Path(__file__).parents[1]
 CODE = ("src", "tests", "examples", "benchmarks", "docs")
-ONE_FILE_PACKAGES = ("dp_accounting", "opacus", "ray", "altair", "datasets")
-MODULE_OF_PACKAGE = {"scikit-learn": "sklearn"}
+ONE_FILE_PACKAGES = ("dp_accounting", "opacus", "ray", "altair", "vl_convert", "datasets")
+MODULE_OF_PACKAGE = {"scikit-learn": "sklearn", "vl-convert-python": "vl_convert"}
 Function = ast.FunctionDef | ast.AsyncFunctionDef
 
 

@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Any
 
 import jinja2
-from markupsafe import Markup
 
 from dpgap.errors import InvalidInput
 from dpgap.report import charts, words
@@ -34,8 +33,8 @@ def page(runs: list[Facts]) -> str:
         title=runs[0].title if len(runs) == 1 else f"{len(runs)} audits side by side",
         runs=[_section(place, run) for place, run in enumerate(runs)],
         private=PRIVATE,
-        style=Markup((assets / "style.css").read_text("utf-8")),
-        script=Markup((assets / "slider.js").read_text("utf-8")),
+        style=(assets / "style.css").read_text("utf-8"),
+        script=(assets / "slider.js").read_text("utf-8"),
     )
 
 
@@ -89,9 +88,7 @@ _DESCRIBED = {
 
 
 def _section(place: int, facts: Facts) -> dict[str, Any]:
-    drawn = {
-        name: Markup(charts.on_page(chart, _DESCRIBED[name])) for name, chart in charts_of(facts).items()
-    }
+    drawn = {name: charts.on_page(chart, _DESCRIBED[name]) for name, chart in charts_of(facts).items()}
     return {
         "id": f"run{place}",
         "facts": facts,
