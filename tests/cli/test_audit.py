@@ -35,6 +35,7 @@ def test_an_audit_prints_both_numbers_and_what_they_cost(spec, printed):
     assert "Accuracy: train " in shown
     assert "Canary: filtered in " in shown
     assert "Bounds computed from these scores so far: 16." in shown
+    assert "A page to hand over: dpgap report " in shown
 
 
 def test_the_same_command_again_trains_nothing_and_counts_nothing_twice(spec, printed):

@@ -102,7 +102,7 @@ def audit(
                 print(*getattr(interrupted, "__notes__", ["Interrupted."]), sep="\n", file=sys.stderr)
                 sys.exit(_INTERRUPTED)
             if not options.json:
-                _print(audits[-1])
+                _print(audits[-1], options.store)
     if options.json:
         print_json({"audits": audits})
 
@@ -141,7 +141,7 @@ def _experiments(spec: str, options: Options, store: "Store") -> "list[Experimen
     return expanded(changed(stored.specification["experiment"], changes))
 
 
-def _print(audit: "Audit") -> None:
+def _print(audit: "Audit", store: Path) -> None:
     """The two numbers, what they cost, then every other bound of the same scores."""
     headline, claim = audit.headline, audit.upper_bound
     print_bounds(f"{audit.title} ({audit.key[:12]})", audit.bounds)
@@ -161,7 +161,8 @@ def _print(audit: "Audit") -> None:
     if audit.removals:
         print(f"Canary: {_removals(audit.removals)}")
     print(f"Bounds computed from these scores so far: {audit.looks}.")
-    print(*audit.notes, CHOOSE_ONE, sep="\n", end="\n\n")
+    print(*audit.notes, CHOOSE_ONE, sep="\n")
+    print(f"A page to hand over: dpgap report {audit.key[:12]} --store {store}\n")
 
 
 def _models(audit: "Audit") -> str:
