@@ -1,6 +1,7 @@
 """An audit whose worker loads neither torch nor SciPy, so that many processes begin it quickly."""
 
 import os
+import signal
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -40,7 +41,34 @@ class Light(Worker):
         return os.environ.get("ROWS", "rows")
 
 
-def wait_for(file: Path) -> None:
+def killed_once(model, folder: Path):
+    if model in (3, 9, 16) and not (folder / str(model)).exists():
+        (folder / str(model)).touch()
+        os.kill(os.getpid(), signal.SIGKILL)
+
+
+def dies_or_raises(model, log: Path):
+    with log.open("a") as file:
+        file.write(f"{model}\n")
+    if model == 7:
+        os.kill(os.getpid(), signal.SIGKILL)
+    if model == 14:
+        raise RuntimeError("out of luck")
+
+
+def moved(model, folder: Path):
+    """Never ends on the node that will be removed; afterwards waits for the one that is added."""
+    here = os.environ.get("ROLE", "base")
+    (folder / f"began on {here}").touch()
+    if here == "doomed":
+        time.sleep(600)
+    if (folder / "trial is over").exists():
+        _wait_for(folder / "began on doomed")
+    if (folder / "removed").exists():
+        _wait_for(folder / "began on late")
+
+
+def _wait_for(file: Path) -> None:
     until = time.monotonic() + 60
     while not file.exists():
         assert time.monotonic() < until, f"{file.name} never came"

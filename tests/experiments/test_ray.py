@@ -1,11 +1,8 @@
 """A Ray cluster of real processes has this machine's scores, whatever is killed, removed or added."""
 
 import logging
-import os
-import signal
 import socket
 import sys
-import time
 from contextlib import closing
 from dataclasses import dataclass, replace
 from functools import partial
@@ -27,7 +24,7 @@ from dpgap.store.store import Store
 from dpgap.testing import check_backend
 from dpgap.training.execution import Execution
 from tests.experiments.jobs import experiment, job, noisy_sum
-from tests.experiments.light import Light, nothing, wait_for
+from tests.experiments.light import Light, dies_or_raises, killed_once, moved, nothing
 
 ROOT = Path(__file__).parents[2]
 SMALL = {"object_store_memory": 80_000_000, "include_dashboard": False}
@@ -134,12 +131,6 @@ def test_the_driver_alone_writes_the_store_and_another_backend_goes_on(fours, tm
         assert scores(store, audit.key) == locally(job())
 
 
-def killed_once(model, folder: Path):
-    if model in (3, 9, 16) and not (folder / str(model)).exists():
-        (folder / str(model)).touch()
-        os.kill(os.getpid(), signal.SIGKILL)
-
-
 def test_three_workers_killed_in_mid_chunk_are_counted_and_change_no_score(cluster, tmp_path, caplog):
     store, whole = Store(":memory:"), light(partial(killed_once, folder=tmp_path))
     audit = run(whole, store, backend=RayCluster(models_at_once=10))
@@ -148,15 +139,6 @@ def test_three_workers_killed_in_mid_chunk_are_counted_and_change_no_score(clust
     assert all("WorkerCrashedError" in told for told in losses(caplog))
     assert (audit.status, audit.models, audit.notes) == ("finished", 20, ())
     assert scores(store, audit.key) == locally(light())
-
-
-def dies_or_raises(model, log: Path):
-    with log.open("a") as file:
-        file.write(f"{model}\n")
-    if model == 7:
-        os.kill(os.getpid(), signal.SIGKILL)
-    if model == 14:
-        raise RuntimeError("out of luck")
 
 
 def test_a_chunk_is_given_up_after_four_losses_and_after_one_exception(cluster, tmp_path):
@@ -170,18 +152,6 @@ def test_a_chunk_is_given_up_after_four_losses_and_after_one_exception(cluster, 
     assert "its worker on the cluster was lost 4 times (WorkerCrashedError, " in lost[7]
     assert "RuntimeError: out of luck" in lost[14]
     assert store.done(audit.key) == set(range(20)) - set(lost)
-
-
-def moved(model, folder: Path):
-    """Never ends on the node that will be removed; afterwards waits for the one that is added."""
-    here = os.environ.get("ROLE", "base")
-    (folder / f"began on {here}").touch()
-    if here == "doomed":
-        time.sleep(600)
-    if (folder / "trial is over").exists():
-        wait_for(folder / "began on doomed")
-    if (folder / "removed").exists():
-        wait_for(folder / "began on late")
 
 
 class _Moving(Quiet):
