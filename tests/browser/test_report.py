@@ -12,6 +12,7 @@ from playwright.sync_api import Browser, Page, sync_playwright
 from dpgap.privacy.counts import AuditScores
 from dpgap.report.curves import thresholds_of
 from dpgap.report.page import page
+from dpgap.report.words import at_least, rate
 from tests.report import cases
 
 pytestmark = pytest.mark.browser
@@ -61,22 +62,22 @@ def cell(opened: Page, name: str) -> str:
 def test_the_slider_shows_rates_limits_and_moves_both_markers(facts, shown):
     opened, thresholds = shown(page([facts])), thresholds_of(facts)
     slider = opened.locator("input[type=range]")
-    assert cell(opened, "band_epsilon") == f"{facts.headline.value:.2f}"
+    assert cell(opened, "band_epsilon") == at_least(facts.headline.value)
     before = [
         opened.locator(mark).get_attribute("transform") for mark in (".marker_marks path", ".cut_marks line")
     ]
     slider.focus()
     slider.press("Home")
-    assert cell(opened, "fpr") == f"{100 * thresholds.fpr[0]:.2f} %"
-    assert cell(opened, "fnr") == f"{100 * thresholds.fnr[0]:.2f} %"
-    assert cell(opened, "band_fpr") == f"{100 * thresholds.band.fpr[0]:.2f} %"
-    assert cell(opened, "pointwise_epsilon") == f"{thresholds.pointwise.epsilon[0]:.2f}"
+    assert cell(opened, "fpr") == rate(thresholds.fpr[0])
+    assert cell(opened, "fnr") == rate(thresholds.fnr[0])
+    assert cell(opened, "band_fpr") == rate(thresholds.band.fpr[0], limit=True)
+    assert cell(opened, "pointwise_epsilon") == at_least(thresholds.pointwise.epsilon[0])
     after = [
         opened.locator(mark).get_attribute("transform") for mark in (".marker_marks path", ".cut_marks line")
     ]
     assert all(one != other for one, other in zip(before, after, strict=True))
     slider.press("ArrowRight")
-    assert cell(opened, "fpr") == f"{100 * thresholds.fpr[1]:.2f} %"
+    assert cell(opened, "fpr") == rate(thresholds.fpr[1])
     assert slider.get_attribute("aria-valuetext") == f"score {thresholds.at[1]:.5g}"
     assert "heuristic" in opened.locator("tr.heuristic").first.inner_text()
 
@@ -128,7 +129,9 @@ def test_on_paper_it_has_pages_and_no_slider(facts, shown):
     opened = shown(page([facts]))
     assert opened.pdf(format="A4").startswith(b"%PDF")
     opened.emulate_media(media="print")
-    assert not opened.locator(".slide").is_visible()
+    assert not opened.locator("input[type=range]").is_visible()
+    assert opened.locator("output").is_visible()
+    assert opened.locator("details pre").first.is_visible()
     assert opened.locator("table.bounds").is_visible()
 
 

@@ -56,7 +56,9 @@ def test_runs_that_cannot_be_reported_are_explained(refused, store):
     assert "'a' begins several runs" in refused("report", "a")
     assert "'zz' begins no run" in refused("compare", "aa", "zz")
     assert "There is no store nowhere.sqlite" in refused("report", "aa", "--store", "nowhere.sqlite")
-    assert "could not be written" in refused("report", "aa", "--out", "no/such/folder.html")
+    assert "its folder is missing" in refused("report", "aa", "--out", "no/such/folder.html")
+    assert "is what is read, and would be lost" in refused("report", "aa", "--out", "dpgap.sqlite")
+    assert "RUN must be given twice or more, got 1" in refused("compare", "aa")
     opened = Store(store)
     opened.add(Description(key="cd" * 32, title="t", specification={}, inputs="", upper_bound=None))
     assert "Nothing has been concluded from run cdcdcdcdcdcd" in refused("report", "cd")
@@ -79,6 +81,35 @@ def test_a_quickstart_measures_both_ways_and_names_the_report(printed, tmp_path,
     assert page.count("How much of each class the filter had removed") == 1
     again = printed("quickstart")
     assert "The report is dpgap-quickstart.html: open it in a browser." in again
+
+
+def test_runs_of_different_deltas_are_not_compared(refused, store):
+    bounds = tuple(replace(bound, delta=0.01) for bound in cases.audit_of(cases.scores(), claim=None).bounds)
+    cases.put(store, key="ee" * 32, bounds=bounds)
+    assert "The delta of one run is 1e-05 and of another 0.01" in refused("compare", "aa", "ee")
+
+
+def test_a_report_of_score_files_claims_only_what_files_tell(printed, refused, tmp_path):
+    worlds = cases.scores()
+    for name, world in (("in.csv", worlds.inside), ("out.csv", worlds.outside)):
+        (tmp_path / name).write_text("\n".join(map(repr, world.tolist())))
+    said = printed("bound", "in.csv", "out.csv", "--claim", "0.5", "--report", "r.html")
+    assert "Claimed: at most 0.5, which is refuted." in said
+    shown = (tmp_path / "r.html").read_text("utf-8")
+    assert "The claim is refuted" in shown
+    assert "names without looking at the scores" in shown
+    assert "all that were planned" not in shown
+    assert "nobody has counted" in shown
+    printed("bound", "in.csv", "out.csv", "--report", "r.html", "--threshold", "0.777")
+    shown = (tmp_path / "r.html").read_text("utf-8")
+    assert 'data-show="at">0.777<' in shown
+    assert "heuristic but at 0.777" in shown
+    assert "No eps_ub was given." in shown
+    assert json.loads(printed("bound", "in.csv", "out.csv", "--claim", "3", "--json"))["claim"]["value"] == 3
+    assert "value must be" in refused("bound", "in.csv", "out.csv", "--claim", "-1")
+    beyond = refused("bound", "in.csv", "out.csv", "--claim", "1", "--threat-model", "full-state")
+    assert "Success would refute nothing" in beyond
+    assert "would be lost" in refused("bound", "in.csv", "out.csv", "--report", "in.csv")
 
 
 def test_a_quickstart_without_torch_says_what_to_install(refused, monkeypatch):

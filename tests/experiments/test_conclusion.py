@@ -15,6 +15,7 @@ from dpgap.experiments.run import run
 from dpgap.report.curves import removed_of, thresholds_of
 from dpgap.report.facts import facts_of
 from dpgap.report.page import page
+from dpgap.report.words import at_least
 from dpgap.store.store import Store
 from tests.experiments.jobs import SPEC, experiment, job
 
@@ -36,8 +37,9 @@ def test_every_design_has_a_report(design, canary, independent):
     found = facts_of(store, audit.key)
     assert (found.bounds, found.upper_bound) == (audit.bounds, audit.upper_bound)
     assert found.independent == independent
-    assert (thresholds_of(found).band is not None) == (independent and audit.headline.rule == "band")
-    assert f"{audit.headline.value:.2f}" in page([found])
+    assert found.compared == design.get("size", 1)
+    assert (thresholds_of(found).band is not None) == (independent and "target" not in design)
+    assert at_least(audit.headline.value) in page([found])
 
 
 def test_a_conclusion_is_the_audit_and_the_worlds_it_compared():

@@ -1,14 +1,20 @@
 """What charts and slider show is what the bounds are made of."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
 from dpgap.privacy.counts import AuditScores
 from dpgap.privacy.estimators import ClopperPearson
-from dpgap.privacy.lower_bound import lower_bound
+from dpgap.privacy.lower_bound import group_delta, lower_bound
 from dpgap.privacy.rules import Fixed
+from dpgap.privacy.table import Question, every_bound
 from dpgap.privacy.tradeoff import EpsilonDelta
+from dpgap.privacy.upper_bound import UpperBound
 from dpgap.report.curves import MOST_POINTS, curves_of, histogram_of, removed_of, thresholds_of
+from dpgap.report.facts import facts_of_scores
+from dpgap.report.words import no_limits
 from tests.report import cases
 
 
@@ -31,6 +37,37 @@ def test_a_pointwise_limit_is_that_of_the_fixed_rule(tmp_path):
     for place in (0, len(thresholds.at) // 2, len(thresholds.at) - 1):
         fixed = lower_bound(worlds, estimator=ClopperPearson(), rule=Fixed(float(thresholds.at[place])))
         assert thresholds.pointwise.epsilon[place] == pytest.approx(fixed.value, abs=1e-9)
+
+
+def test_the_threshold_of_the_headline_can_be_chosen_whatever_it_is(tmp_path):
+    worlds = cases.scores()
+    bounds = every_bound(worlds, Question(), thresholds=(0.777,))
+    found = facts_of_scores(worlds, bounds, None, ("in.csv", "out.csv"))
+    thresholds = thresholds_of(found)
+    assert thresholds.at[thresholds.start] == 0.777
+    assert thresholds.pointwise is not None
+    assert thresholds.pointwise.epsilon[thresholds.start] == pytest.approx(found.headline.value)
+
+
+def test_a_group_is_compared_with_what_is_allowed_of_a_group(tmp_path):
+    claim = UpperBound.claimed(1.0, delta=1e-5)
+    found = replace(cases.facts(tmp_path / "s.sqlite", claim=claim), compared=5)
+    curves = {curve.name: curve for curve in curves_of(found, thresholds_of(found))}
+    assert "allowed by the mechanism itself" not in curves
+    expected = EpsilonDelta(5.0, group_delta(1e-5, 1.0, 5))
+    allowed = curves["allowed by eps_ub and delta"]
+    np.testing.assert_array_equal(allowed.fnr, expected(allowed.fpr))
+    large = replace(found, upper_bound=UpperBound.claimed(10.0, delta=1e-5))
+    assert [curve.name for curve in curves_of(large, thresholds_of(large))] == list(curves)[:2]
+
+
+def test_an_audit_that_stopped_by_its_scores_has_no_limits_at_thresholds(tmp_path):
+    found = cases.facts(tmp_path / "s.sqlite")
+    stopped = replace(found, bounds=(replace(found.headline, rule="anytime", threshold=None),))
+    thresholds = thresholds_of(stopped)
+    assert thresholds.band is None
+    assert thresholds.pointwise is None
+    assert "when to stop was decided from the scores" in (no_limits(stopped) or "")
 
 
 def test_limits_exceed_what_was_seen_and_the_band_exceeds_the_pointwise(tmp_path):
@@ -73,6 +110,8 @@ def test_without_a_mechanism_or_a_claim_their_curves_are_left_out(tmp_path):
         AuditScores([1.0, 2.0, np.inf], [0.0, -np.inf, 1.0]),
         AuditScores([3.0], [3.0]),
         AuditScores([np.inf], [-np.inf]),
+        AuditScores([1.7e308, -1.7e308], [0.0]),
+        AuditScores([1e17, 1e17], [1e17]),
     ],
 )
 def test_histograms_hold_every_score_once_also_infinite_and_equal_ones(tmp_path, worlds):

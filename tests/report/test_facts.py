@@ -1,6 +1,7 @@
 """A report's facts are what the store holds, and records again."""
 
 import math
+import re
 from dataclasses import replace
 
 import pytest
@@ -65,6 +66,9 @@ def test_the_verdict_claims_no_more_than_the_headline(tmp_path):
     assert "nothing is proved of this training" in verdict(alone)
     claim = UpperBound.claimed(0.1, delta=1e-5)
     broken = cases.facts(tmp_path / "d.sqlite", claim=claim, trained=False)
+    close = UpperBound.claimed(clear.headline.value - 1e-5, delta=1e-5)
+    barely = verdict(cases.facts(tmp_path / "e.sqlite", claim=close, trained=False))
+    assert float(re.findall(r"at least ([\d.]+) where", barely)[0]) > close.value
     assert broken.refuted
     assert verdict(broken).startswith("The claim is refuted: an attack shows a privacy loss of at least")
 

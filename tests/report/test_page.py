@@ -1,6 +1,7 @@
 """One file, complete by itself, that shows whatever the store holds as text."""
 
 import re
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -8,7 +9,8 @@ import pytest
 from dpgap.errors import InvalidInput
 from dpgap.privacy.counts import AuditScores
 from dpgap.report import charts
-from dpgap.report.page import chart_files, page, write
+from dpgap.report.page import chart_files, page, write, write_report
+from dpgap.report.words import at_least
 from tests.report import cases
 
 SCRIPT = "<script>alert(1)</script>"
@@ -36,8 +38,8 @@ def test_the_page_says_that_it_is_private_and_which_rows_are_heuristic(tmp_path)
     shown = page([found])
     assert "It holds private state" in shown
     for bound in found.bounds:
-        row = f'<tr class="{bound.validity}"><td class="n">{bound.value:.2f}</td><td>{bound.validity}</td>'
-        assert row in shown
+        row = f'<tr class="{bound.validity}"><td class="n">{at_least(bound.value)}</td>'
+        assert f"{row}<td>{bound.validity}</td>" in shown
     assert f"Bounds computed from these scores so far: {found.looks}." in shown
 
 
@@ -73,7 +75,7 @@ def test_without_claim_filter_and_mechanism_a_page_is_still_written(tmp_path):
     )
     shown = page([found])
     assert "Nothing is proved of this training, and nothing was claimed." in shown
-    assert "There is no band here" in shown
+    assert "No limits here: scores of one model depend on each other." in shown
     assert "not known on test records" in shown
 
 
@@ -106,6 +108,40 @@ def _histogram(tmp_path):
     return histogram_of(cases.facts(tmp_path / "h.sqlite"))
 
 
+def test_what_is_read_is_never_written_over(tmp_path):
+    store = tmp_path / "s.sqlite"
+    key = cases.put(store)
+    before = store.read_bytes()
+    (tmp_path / "link").symlink_to(store)
+    for out in (store, tmp_path / "link"):
+        with pytest.raises(InvalidInput, match="is what is read, and would be lost"):
+            write_report(key, out, store=store)
+    assert store.read_bytes() == before
+    assert "<article " in write_report(key, tmp_path / "r.html", store=store).read_text("utf-8")
+
+
+def test_a_page_is_written_as_a_whole_also_where_a_name_is_no_unicode(tmp_path):
+    target = tmp_path / "r.html"
+    write(target, "before")
+    write(target, "a name: \udce4")
+    assert target.read_text("utf-8") == "a name: \\udce4"
+    assert [path.name for path in tmp_path.iterdir()] == ["r.html"]
+
+
+def test_without_a_script_the_page_shows_the_headline_s_threshold(tmp_path):
+    found = cases.facts(tmp_path / "s.sqlite")
+    shown = page([found])
+    assert f'data-show="at">{found.headline.threshold:.5g}<' in shown
+    assert f'data-show="band_epsilon">{at_least(found.headline.value)}<' in shown
+
+
+def test_failed_models_are_an_assumption_and_a_run_that_is_not_finished_says_so(tmp_path):
+    found = cases.facts(tmp_path / "s.sqlite", status="incomplete", planned=300)
+    shown = page([replace(found, failures=3)])
+    assert "<li>3 failed models are left out: failing had nothing to do with the canary</li>" in shown
+    assert "Not finished, 200 of 300: an attack on 200 models shows" in shown
+
+
 def test_a_place_that_cannot_be_written_is_named(tmp_path):
-    with pytest.raises(InvalidInput, match=r"nowhere/x.html could not be written: .* Choose another place"):
+    with pytest.raises(InvalidInput, match=r"nowhere/x.html cannot be a file: its folder is missing"):
         write(tmp_path / "nowhere/x.html", "")

@@ -70,6 +70,11 @@ class Design(ABC):
         return False
 
     @property
+    def compared(self) -> int:
+        """How many records the two worlds of `worlds` differ by."""
+        return 1
+
+    @property
     @abstractmethod
     def planted(self) -> int:
         """How many canary rows are planted."""

@@ -41,6 +41,11 @@ class Group(Design):
         _check.one_of(("highest", "lowest"), score=self.score)
 
     @property
+    def compared(self) -> int:
+        """The whole group."""
+        return self.size
+
+    @property
     def planted(self) -> int:
         """The whole group."""
         return self.size

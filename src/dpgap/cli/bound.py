@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from dpgap.privacy.counts import AuditScores
     from dpgap.privacy.lower_bound import LowerBound
     from dpgap.privacy.table import Question
+    from dpgap.privacy.upper_bound import UpperBound
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -62,6 +63,7 @@ def bound(
     """
     from dpgap.privacy.counts import AuditScores, read_scores
     from dpgap.privacy.table import every_bound, paper_columns
+    from dpgap.report.facts import facts_of_scores
 
     if not 0 < options.delta < 1:
         raise InvalidInput(
@@ -70,16 +72,22 @@ def bound(
     _check_paper(options)
     scores = AuditScores(read_scores(inside), read_scores(outside))
     question = _question(options)
+    claim = _claim(options, question)
     if options.paper:
         bounds = paper_columns(scores, question)
     else:
         bounds = every_bound(scores, question, thresholds=options.threshold, seed=options.seed)
-    if options.report:
-        _write(options.report, scores, bounds, options, (inside.name, outside.name))
     if options.json:
-        print_json({"bounds": bounds})
+        print_json({"bounds": bounds, "claim": claim})
     else:
-        _print(bounds, scores, options)
+        _print(bounds, scores, claim)
+    if options.report:
+        from dpgap.report.page import page, write
+
+        facts = facts_of_scores(scores, bounds, claim, (inside.name, outside.name))
+        write(options.report, page([facts]), beside=[inside, outside])
+        if not options.json:
+            print(f"Wrote {options.report}, with private state: for the auditor.")
 
 
 def _check_paper(options: Options) -> None:
@@ -96,19 +104,16 @@ def _check_paper(options: Options) -> None:
         )
 
 
-def _write(
-    path: Path, scores: "AuditScores", bounds: "list[LowerBound]", options: Options, names: tuple[str, str]
-) -> None:
-    from dpgap.privacy.mechanism import Adjacency
+def _claim(options: Options, question: "Question") -> "UpperBound | None":
+    """The claim, where it speaks of what was attacked: it covers the final model alone."""
+    from dpgap.privacy.table import check_answers
     from dpgap.privacy.upper_bound import UpperBound
-    from dpgap.report.facts import facts_of_scores
-    from dpgap.report.page import page, write
 
-    claim = None
-    if options.claim is not None:
-        adjacency = Adjacency(options.adjacency)
-        claim = UpperBound.claimed(options.claim, delta=options.delta, adjacency=adjacency)
-    write(path, page([facts_of_scores(scores, bounds, claim, names)]))
+    if options.claim is None:
+        return None
+    claim = UpperBound.claimed(options.claim, delta=options.delta, adjacency=question.adjacency)
+    check_answers(question, claim)
+    return claim
 
 
 def _question(options: Options) -> "Question":
@@ -130,7 +135,7 @@ def _question(options: Options) -> "Question":
     )
 
 
-def _print(bounds: "list[LowerBound]", scores: "AuditScores", options: Options) -> None:
+def _print(bounds: "list[LowerBound]", scores: "AuditScores", claim: "UpperBound | None") -> None:
     headline, sizes = bounds[0], (scores.inside.size, scores.outside.size)
     print_bounds(f"eps_lb at delta {headline.delta:g}: {sizes[0]} scores inside, {sizes[1]} outside", bounds)
     if headline.validity == "certified":
@@ -139,9 +144,7 @@ def _print(bounds: "list[LowerBound]", scores: "AuditScores", options: Options) 
             f"the privacy loss at delta\n{headline.delta:g} is at least {headline.value:.2f} "
             f"({headline.adjacency.value}, {headline.threat_model})."
         )
-    if options.claim is not None:
-        refuted = headline.validity == "certified" and headline.value > options.claim
-        print(f"Claimed: at most {options.claim:g}{', which is refuted' if refuted else ''}.")
+    if claim is not None:
+        refuted = headline.validity == "certified" and headline.value > claim.value
+        print(f"Claimed: at most {claim.value:g}{', which is refuted' if refuted else ''}.")
     print(CHOOSE_ONE)
-    if options.report:
-        print(f"Wrote {options.report}, with private state: for the auditor.")

@@ -34,15 +34,16 @@ def quickstart(
     from dpgap.experiments.from_experiment import run_experiment
     from dpgap.experiments.quickstart import quickstart_experiments
     from dpgap.report.facts import facts_of
-    from dpgap.report.page import page, write
+    from dpgap.report.page import check_place, page, write
     from dpgap.report.side_by_side import side_by_side
     from dpgap.store.store import Store
 
+    check_place(out, [store])
     began = time.perf_counter()
     keys = [run_experiment(each, store=store).key for each in quickstart_experiments(seed)]
     with closing(Store(store, read_only=True)) as opened:
         facts = [facts_of(opened, key) for key in keys]
-    write(out, page(facts))
+    write(out, page(facts), beside=[store])
     rows, seconds = side_by_side(facts), time.perf_counter() - began
     if json:
         print_json({**dict(zip(_NAMES, rows, strict=True)), "seconds": seconds, "report": str(out)})

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 import tyro
 
 from dpgap.cli._print import print_json, print_table, shown
+from dpgap.errors import InvalidInput
 
 if TYPE_CHECKING:
     from dpgap.report.facts import Facts
@@ -38,11 +39,11 @@ def report(
 
     (facts,) = _facts(store, (run,))
     target = out or Path(f"dpgap-{facts.key[:12]}.html")
-    write(target, page([facts]))
+    write(target, page([facts]), beside=[store])
     written = [target]
     for name, content in chart_files(facts, export).items() if export else ():
         written.append(target.with_name(f"{target.stem}-{name}.{export}"))
-        write(written[-1], content)
+        write(written[-1], content, beside=[store])
     print(verdict(facts))
     print(f"Wrote {', '.join(map(str, written))}, with private state: for the auditor.")
 
@@ -59,10 +60,12 @@ def compare(runs: Runs, *, store: Path = _STORE, out: Path | None = None, json: 
     from dpgap.report.page import page, write
     from dpgap.report.side_by_side import side_by_side
 
+    if len(runs) < 2:
+        raise InvalidInput(f"RUN must be given twice or more, got {len(runs)}. dpgap runs lists the keys.")
     compared = _facts(store, runs)
-    if out:
-        write(out, page(compared))
     rows = side_by_side(compared)
+    if out:
+        write(out, page(compared), beside=[store])
     if json:
         print_json({"runs": rows, "report": out and str(out)})
         return
@@ -73,17 +76,20 @@ def compare(runs: Runs, *, store: Path = _STORE, out: Path | None = None, json: 
 
 def print_rows(rows: "list[Row]") -> None:
     """Audits side by side, a row each."""
+    from dpgap.report.words import at_least, at_most
+
     print_table(
         "Audits side by side",
-        ("audit", "eps_ub", "eps_lb", "paper's eps_lb", "test accuracy", "models"),
+        ("audit", "key", "eps_ub", "eps_lb", "paper's eps_lb", "test accuracy", "models"),
         [
             (
                 row.title,
-                shown(row.eps_ub),
-                shown(row.eps_lb),
+                row.key[:8],
+                at_most(row.eps_ub),
+                at_least(row.eps_lb),
                 shown(row.eps_lb_paper),
                 "-" if row.accuracy is None else f"{row.accuracy:.1%}",
-                str(row.models),
+                f"{row.models}{', incomplete' if row.status == 'incomplete' else ''}",
             )
             for row in rows
         ],

@@ -52,6 +52,7 @@ def conclude(job: Job, store: Store) -> Audit:
         inside=_thinned(worlds.inside),
         outside=_thinned(worlds.outside),
         independent=job.design.independent,
+        compared=job.design.compared,
     )
     store.conclude(job.key, kept)
     return found

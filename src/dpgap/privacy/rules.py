@@ -74,6 +74,24 @@ def at_equal_levels(errors: ErrorCounts, level: float) -> Candidates:
     return Candidates(seen=errors, charged=errors, fpr_level=each, fnr_level=each)
 
 
+def in_band(errors: ErrorCounts, level: float) -> Candidates:
+    """Every threshold of ``errors``, at the levels of a band that holds at all thresholds together."""
+    fpr, fnr = band_levels(errors.n_outside, level / 2), band_levels(errors.n_inside, level / 2)
+    charged = ErrorCounts(
+        thresholds=errors.thresholds,
+        false_positives=fpr.counts[errors.false_positives],
+        false_negatives=fnr.counts[errors.false_negatives],
+        n_outside=errors.n_outside,
+        n_inside=errors.n_inside,
+    )
+    return Candidates(
+        seen=errors,
+        charged=charged,
+        fpr_level=fpr.levels[errors.false_positives],
+        fnr_level=fnr.levels[errors.false_negatives],
+    )
+
+
 @final
 @dataclass(frozen=True)
 class Fixed(Rule):
@@ -181,21 +199,7 @@ class Band(Rule):
 
     def candidates(self, scores: AuditScores, level: float, choose: Choose) -> Candidates:
         """Every threshold, each at the levels that the band allots to its counts."""
-        seen = scores.errors()
-        fpr, fnr = band_levels(seen.n_outside, level / 2), band_levels(seen.n_inside, level / 2)
-        charged = ErrorCounts(
-            thresholds=seen.thresholds,
-            false_positives=fpr.counts[seen.false_positives],
-            false_negatives=fnr.counts[seen.false_negatives],
-            n_outside=seen.n_outside,
-            n_inside=seen.n_inside,
-        )
-        return Candidates(
-            seen=seen,
-            charged=charged,
-            fpr_level=fpr.levels[seen.false_positives],
-            fnr_level=fnr.levels[seen.false_negatives],
-        )
+        return in_band(scores.errors(), level)
 
     @property
     def assumptions(self) -> tuple[str, ...]:

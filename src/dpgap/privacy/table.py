@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass
 
+from dpgap.errors import IncomparableBounds
 from dpgap.privacy.counts import AuditScores
 from dpgap.privacy.estimators import (
     ClopperPearson,
@@ -15,6 +16,7 @@ from dpgap.privacy.lower_bound import LowerBound, ThreatModel, lower_bound
 from dpgap.privacy.mechanism import Adjacency, Poisson, Sampling
 from dpgap.privacy.paper import paper_bound
 from dpgap.privacy.rules import VALIDITIES, AllThresholds, Band, Bonferroni, Fixed, HeldOut, Rule
+from dpgap.privacy.upper_bound import UpperBound
 
 _EVALUATING_SHARES = (1.0, 0.25, 0.5, 0.75)
 
@@ -31,6 +33,31 @@ class Question:
     adjacency: Adjacency = Adjacency.ADD_REMOVE
     threat_model: ThreatModel = "final"
     curve: tuple[float, int] | None = None
+
+
+COVERED: dict[str, tuple[ThreatModel, ...]] = {
+    "full-state": ("final", "full-state", "final-gradient", "full-state-gradient"),
+    "final": ("final",),
+}
+"""What an attacker may see, and make, under each kind of upper bound."""
+
+
+def check_answers(question: Question, bound: UpperBound) -> None:
+    """Refuse an upper bound that does not speak of what is asked."""
+    for name, ours, theirs in (
+        ("delta", question.delta, bound.delta),
+        ("adjacency", question.adjacency.value, bound.adjacency.value),
+    ):
+        if ours != theirs:
+            raise IncomparableBounds(
+                f"The audit's {name} is {ours!r}, the upper bound's {theirs!r}: neither says anything of the "
+                f"other. Ask both for the same {name}."
+            )
+    if question.threat_model not in COVERED[bound.covers]:
+        raise IncomparableBounds(
+            f"The attack works with {question.threat_model!r} access, and the upper bound covers the release "
+            f"of {bound.covers!r} only. Success would refute nothing; choose an attack on what is released."
+        )
 
 
 def curve_of(sampling: Sampling, steps: int) -> tuple[float, int] | None:

@@ -38,12 +38,12 @@ _LINES: dict[str, tuple[str, list[int]]] = {
 }
 
 
-def tradeoff_chart(curves: list[Curve]) -> Chart:
-    """Trade-off curves, and a marker at (0, 0) that the page moves."""
+def tradeoff_chart(curves: list[Curve], marked: tuple[float, float] | None = None) -> Chart:
+    """Trade-off curves; ``marked`` is a pair of rates whose marker the page moves."""
     rows = [
         {"curve": curve.name, "order": order, "fpr": fpr, "fnr": fnr}
         for curve in curves
-        for order, (fpr, fnr) in enumerate(zip(rounded(curve.fpr, 7), rounded(curve.fnr, 7), strict=True))
+        for order, (fpr, fnr) in enumerate(zip(rounded(curve.fpr), rounded(curve.fnr), strict=True))
     ]
     names = [curve.name for curve in curves]
     field = alt.Scale(domain=[0, 1])
@@ -60,17 +60,20 @@ def tradeoff_chart(curves: list[Curve]) -> Chart:
             strokeDash=alt.StrokeDash("curve:N", title=None, scale=_scale(names, 1)),
         )
     )
+    if marked is None:
+        return _configured(alt.layer(lines))
+    fpr, fnr = rounded(marked)
     marker = (
-        alt.Chart(alt.Data(values=[{"fpr": 0, "fnr": 0}]), name="marker")
+        alt.Chart(alt.Data(values=[{"fpr": fpr, "fnr": fnr}]), name="marker")
         .mark_point(filled=True, size=90, color=INSIDE, opacity=1)
         .encode(x=x, y=y)
     )
     return _configured(alt.layer(lines, marker))
 
 
-def histogram_chart(histogram: Histogram) -> Chart:
-    """Scores of both worlds, and a line at the lowest score that the page moves."""
-    edges = rounded(histogram.edges, 6)
+def histogram_chart(histogram: Histogram, cut: float | None = None) -> Chart:
+    """Scores of both worlds; ``cut`` is a score whose line the page moves."""
+    edges = rounded(histogram.edges, 12)
     rows = [
         {"world": world, "low": low, "high": high, "share": share}
         for world, shares in (("with the canary", histogram.inside), ("without it", histogram.outside))
@@ -89,12 +92,13 @@ def histogram_chart(histogram: Histogram) -> Chart:
             color=alt.Color("world:N", title=None, scale=worlds),
         )
     )
-    cut = (
-        alt.Chart(alt.Data(values=[{"low": edges[0]}]), name="cut")
-        .mark_rule(color=INK, strokeWidth=2)
-        .encode(x=x)
+    if cut is None:
+        return _configured(alt.layer(bars))
+    at = float(min(max(cut, histogram.edges[0]), histogram.edges[-1]))
+    line = (
+        alt.Chart(alt.Data(values=[{"low": at}]), name="cut").mark_rule(color=INK, strokeWidth=2).encode(x=x)
     )
-    return _configured(alt.layer(bars, cut))
+    return _configured(alt.layer(bars, line))
 
 
 def removed_chart(removed: Removed) -> Chart:
@@ -131,8 +135,8 @@ def on_page(chart: Chart, described: str) -> str:
 
 
 def as_file(chart: Chart, kind: Format) -> bytes:
-    """The chart as the content of a file."""
-    specification = chart.to_json()
+    """The chart as the content of a file, on white."""
+    specification = chart.properties(background="white").to_json()
     if kind == "svg":
         return vl_convert.vegalite_to_svg(specification).encode()
     if kind == "pdf":

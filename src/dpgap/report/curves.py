@@ -1,5 +1,6 @@
 """What the charts show, as data: rates at every threshold, trade-off curves, histograms, removals."""
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -8,7 +9,8 @@ from numpy.typing import NDArray
 
 from dpgap.privacy.accounting import tradeoff
 from dpgap.privacy.estimators import ClopperPearson
-from dpgap.privacy.rules import Band, at_equal_levels
+from dpgap.privacy.lower_bound import group_delta
+from dpgap.privacy.rules import Candidates, at_equal_levels, in_band
 from dpgap.privacy.tradeoff import EpsilonDelta, TradeOff
 from dpgap.report.facts import Facts, Ints
 
@@ -16,6 +18,8 @@ Floats = NDArray[np.float64]
 MOST_POINTS = 300
 """Of a curve, and of the slider: more than a screen can tell apart."""
 BINS = 40
+LARGEST = 1e300
+"""Of a score on an axis; beyond, the width of the axis would overflow."""
 MOST_CLASSES = 20
 
 
@@ -32,15 +36,16 @@ class Limits:
 class Thresholds:
     """The test "inside if score >= threshold" at each of some thresholds, which rise.
 
-    ``band`` holds at all of them together, and is None where scores are not independent or more were drawn
-    until a rule said stop. ``pointwise`` holds at one that was chosen without the scores: heuristic here.
+    ``band`` holds at all of them together, ``pointwise`` at one that was chosen without the scores. Both are
+    None where the scores support no limits. ``start`` is the place of the headline's threshold.
     """
 
     at: Floats
     fpr: Floats
     fnr: Floats
     band: Limits | None
-    pointwise: Limits
+    pointwise: Limits | None
+    start: int
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -54,11 +59,12 @@ class Curve:
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Histogram:
-    """The share of each world's scores between two edges; infinite scores are in the outermost bins."""
+    """The share of each world's scores between two edges; ``infinite`` scores are in the outermost bins."""
 
     edges: Floats
     inside: Floats
     outside: Floats
+    infinite: int
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -71,38 +77,43 @@ class Removed:
 
 
 def thresholds_of(facts: Facts) -> Thresholds:
-    """Every threshold that is somebody's best, or as many as can be told apart; the headline's among them."""
-    bound = facts.headline
-    level, estimator = 1 - bound.confidence, ClopperPearson()
-    candidates = Band().candidates(facts.scores, level, lambda _: 0)
-    seen = candidates.seen
-    kept = _spaced(len(seen.thresholds))
+    """Every threshold that is somebody's best, or as many as can be told apart, and the headline's."""
+    bound, best = facts.headline, facts.scores.errors().thresholds
+    at = best[_spaced(len(best))]
     if bound.threshold is not None:
-        kept = np.union1d(kept, np.flatnonzero(seen.thresholds == bound.threshold))
-
-    def limits(fpr: Floats, fnr: Floats) -> Limits:
-        epsilon = estimator.epsilon(estimator.strength(fpr, fnr, bound.delta), bound.delta)
-        return Limits(fpr=fpr[kept], fnr=fnr[kept], epsilon=np.maximum(epsilon, 0.0)[kept])
-
-    certified = facts.independent and bound.rule == "band"
+        at = np.union1d(at, [bound.threshold])
+    seen, level = facts.scores.errors_at(at), 1 - bound.confidence
+    certifies = facts.certifies
     return Thresholds(
-        at=seen.thresholds[kept],
-        fpr=seen.false_positives[kept] / seen.n_outside,
-        fnr=seen.false_negatives[kept] / seen.n_inside,
-        band=limits(*estimator.limits(candidates)) if certified else None,
-        pointwise=limits(*estimator.limits(at_equal_levels(seen, level))),
+        at=at,
+        fpr=seen.false_positives / seen.n_outside,
+        fnr=seen.false_negatives / seen.n_inside,
+        band=_limits(in_band(seen, level), bound.delta) if certifies else None,
+        pointwise=_limits(at_equal_levels(seen, level), bound.delta) if certifies else None,
+        start=len(at) // 2 if bound.threshold is None else int(np.searchsorted(at, bound.threshold)),
     )
 
 
+def _limits(candidates: Candidates, delta: float) -> Limits:
+    estimator = ClopperPearson()
+    fpr, fnr = estimator.limits(candidates)
+    epsilon = estimator.epsilon(estimator.strength(fpr, fnr, delta), delta)
+    return Limits(fpr=fpr, fnr=fnr, epsilon=np.maximum(epsilon, 0.0))
+
+
 def curves_of(facts: Facts, thresholds: Thresholds) -> list[Curve]:
-    """The attack as it was seen, the band above it, and what the claim and the mechanism allow."""
+    """The attack as it was seen, the band above it, and what the claim and the mechanism allow.
+
+    What is allowed of one record becomes what follows for as many as the worlds differ by.
+    """
     curves = [_closed("the attack, as seen", thresholds.fpr, thresholds.fnr)]
     if thresholds.band:
         curves.append(_closed("certified limit of the attack", thresholds.band.fpr, thresholds.band.fnr))
-    if facts.upper_bound:
-        claim = facts.upper_bound
-        curves.append(_allowed("allowed by eps_ub and delta", EpsilonDelta(claim.value, claim.delta)))
-    if facts.mechanism and facts.mechanism.noise_multiplier > 0:
+    claim, count = facts.upper_bound, facts.compared
+    delta = group_delta(claim.delta, claim.value, count) if claim and math.isfinite(claim.value) else 1.0
+    if claim and delta < 1:
+        curves.append(_allowed("allowed by eps_ub and delta", EpsilonDelta(count * claim.value, delta)))
+    if facts.mechanism and facts.mechanism.noise_multiplier > 0 and count == 1:
         curves.append(_allowed("allowed by the mechanism itself", tradeoff(facts.mechanism)))
     return curves
 
@@ -111,19 +122,21 @@ def histogram_of(facts: Facts) -> Histogram:
     """Both worlds in the same bins, between the least and the largest finite score."""
     worlds = facts.scores.inside, facts.scores.outside
     pooled = np.concatenate(worlds)
-    finite = pooled[np.isfinite(pooled)]
+    finite = np.clip(pooled[np.isfinite(pooled)], -LARGEST, LARGEST)
     low, high = (float(finite.min()), float(finite.max())) if finite.size else (-1.0, 1.0)
-    if low == high:
-        low, high = low - 0.5, high + 0.5
+    if high - low <= 1e-9 * abs(high):
+        margin = max(0.5, 1e-6 * abs(low))
+        low, high = low - margin, high + margin
     edges = np.linspace(low, high, BINS + 1)
     inside, outside = (np.histogram(world.clip(low, high), edges)[0] / world.size for world in worlds)
-    return Histogram(edges=edges, inside=inside, outside=outside)
+    infinite = int(np.isinf(pooled).sum())
+    return Histogram(edges=edges, inside=inside, outside=outside, infinite=infinite)
 
 
 def removed_of(facts: Facts) -> Removed | None:
     """How much of each class had left by when; of very many classes the least, mean and largest share."""
     tables = [table for table in facts.removed if len(table) > 1]
-    if not tables or facts.canaries is None:
+    if not tables or facts.steps_per_epoch is None:
         return None
     steps = np.unique(np.concatenate([table[:, 0] for table in tables]))
     shares = np.mean([_share_gone(table, steps) for table in tables], axis=0)
@@ -131,7 +144,7 @@ def removed_of(facts: Facts) -> Removed | None:
     if len(names) > MOST_CLASSES:
         names = ("least", "mean", "largest")
         shares = np.stack([shares.min(axis=1), shares.mean(axis=1), shares.max(axis=1)], axis=1)
-    return Removed(epochs=steps / facts.canaries.steps_per_epoch, names=names, shares=shares)
+    return Removed(epochs=steps / facts.steps_per_epoch, names=names, shares=shares)
 
 
 def _share_gone(table: Ints, steps: Ints) -> Floats:
@@ -156,6 +169,6 @@ def _spaced(count: int) -> Ints:
     return np.unique(np.linspace(0, count - 1, min(count, MOST_POINTS)).round().astype(np.int64))
 
 
-def rounded(values: Sequence[float] | Floats, digits: int = 5) -> list[float | None]:
-    """For JSON: a number that is not finite is None."""
-    return [round(float(value), digits) if np.isfinite(value) else None for value in values]
+def rounded(values: Sequence[float] | Floats, digits: int = 6) -> list[float | None]:
+    """For JSON: as many digits that count; a number that is not finite is None."""
+    return [float(f"{value:.{digits}g}") if np.isfinite(value) else None for value in values]

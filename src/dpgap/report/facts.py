@@ -32,12 +32,14 @@ class CanariesRemoved:
     planted: int
     removed: int
     median: float | None
-    steps_per_epoch: float
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Facts:
     """One run. ``bounds`` begins with the headline; ``removed`` has an array for each model, if any was kept.
+
+    ``status`` is "unknown" where nobody said how many models were planned. The worlds of ``scores`` differ by
+    ``compared`` records, and with ``independent`` each score is of a model of its own.
 
     The rows of such an array are the moments at which records left: the step, then how many of each class;
     the first row has step 0 and the sizes of the classes. ``mechanism`` is None where the run added no noise
@@ -50,11 +52,12 @@ class Facts:
     bounds: tuple[LowerBound, ...]
     scores: AuditScores
     independent: bool
+    compared: int
     specification: dict[str, Any]
     key: str = ""
     created: str = ""
     device: str = ""
-    status: str = "finished"
+    status: str = "unknown"
     planned: int = 0
     failures: int = 0
     looks: int | None = None
@@ -62,6 +65,7 @@ class Facts:
     train_accuracy: MeanAndSd | None = None
     test_accuracy: MeanAndSd | None = None
     canaries: CanariesRemoved | None = None
+    steps_per_epoch: float | None = None
     mechanism: Mechanism | None = None
     removed: list[Ints] = field(default_factory=list)
     notes: tuple[str, ...] = ()
@@ -71,6 +75,17 @@ class Facts:
     def headline(self) -> LowerBound:
         """The certified bound that the audit was for."""
         return self.bounds[0]
+
+    @property
+    def certifies(self) -> bool:
+        """Whether limits for all thresholds follow from the scores: no rule stopped at what they were."""
+        return self.independent and self.headline.rule != "anytime"
+
+    @property
+    def filtered(self) -> bool | None:
+        """Whether the training had a filter; None where that is not known."""
+        trained = self.specification.get("experiment")
+        return None if trained is None else trained.get("filter") is not None
 
     @property
     def refuted(self) -> bool:
@@ -87,7 +102,7 @@ def facts_of(store: Store, key: str) -> Facts:
     """The facts of run ``key``, as it was last concluded."""
     conclusion, description = store.conclusion(key), store.description(key)
     summary = next(each for each in store.experiments() if each.key == key)
-    audit = _numbers(conclusion.audit)
+    audit, mechanism = _numbers(conclusion.audit), _numbers(description.specification).get("mechanism")
     return Facts(
         key=key,
         title=description.title,
@@ -106,7 +121,9 @@ def facts_of(store: Store, key: str) -> Facts:
         canaries=_record(CanariesRemoved, audit["removals"]),
         scores=AuditScores(conclusion.inside, conclusion.outside),
         independent=conclusion.independent,
-        mechanism=_mechanism(_numbers(description.specification).get("mechanism")),
+        compared=conclusion.compared,
+        mechanism=_mechanism(mechanism),
+        steps_per_epoch=None if mechanism is None else 1 / _sampling(mechanism["sampling"]).rate,
         removed=store.arrays(key, REMOVED_BY_CLASS),
         notes=tuple(audit["notes"]),
         specification=description.specification,
@@ -125,6 +142,7 @@ def facts_of_scores(
         bounds=tuple(bounds),
         scores=scores,
         independent=True,
+        compared=1,
         specification={"inside": names[0], "outside": names[1]},
     )
 

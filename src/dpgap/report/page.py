@@ -1,5 +1,6 @@
 """One self-contained HTML page of one run or several, and its charts as files."""
 
+import html
 import json
 from collections.abc import Sequence
 from contextlib import closing
@@ -9,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import jinja2
+import numpy as np
 
 from dpgap.errors import InvalidInput
 from dpgap.report import charts, words
@@ -48,15 +50,20 @@ def write_report(runs: str | Sequence[str], out: str | Path, *, store: str | Pat
     wanted = [runs] if isinstance(runs, str) else runs
     with closing(Store(store, read_only=True)) as opened:
         facts = [facts_of(opened, opened.find(run)) for run in wanted]
-    write(Path(out), page(facts))
+    write(Path(out), page(facts), beside=[Path(store)])
     return Path(out)
 
 
-def charts_of(facts: Facts) -> dict[str, Any]:
-    """The charts of a run by name."""
-    drawn: dict[str, Any] = {
-        "tradeoff": charts.tradeoff_chart(curves_of(facts, thresholds_of(facts))),
-        "scores": charts.histogram_chart(histogram_of(facts)),
+def charts_of(facts: Facts, *, marked: bool = False) -> dict[str, charts.Chart]:
+    """The charts of a run by name; ``marked`` at the headline's threshold."""
+    thresholds = thresholds_of(facts)
+    start, curves = thresholds.start, curves_of(facts, thresholds)
+    place = (float(thresholds.fpr[start]), float(thresholds.fnr[start])) if marked else None
+    drawn = {
+        "tradeoff": charts.tradeoff_chart(curves, place),
+        "scores": charts.histogram_chart(
+            histogram_of(facts), float(thresholds.at[start]) if marked else None
+        ),
     }
     removed = removed_of(facts)
     return drawn if removed is None else drawn | {"removed": charts.removed_chart(removed)}
@@ -67,17 +74,28 @@ def chart_files(facts: Facts, kind: charts.Format) -> dict[str, bytes]:
     return {name: charts.as_file(chart, kind) for name, chart in charts_of(facts).items()}
 
 
-def write(path: Path, content: str | bytes) -> None:
-    """Write a file, or say why it cannot be."""
+def write(path: Path, content: str | bytes, *, beside: Sequence[Path] = ()) -> None:
+    """Write a file as a whole or not at all, in the place of none of the files ``beside`` it."""
+    check_place(path, beside)
+    data = content.encode("utf-8", "backslashreplace") if isinstance(content, str) else content
+    partial = path.with_name(f".{path.name}.partial")
     try:
-        if isinstance(content, str):
-            path.write_text(content, encoding="utf-8")
-        else:
-            path.write_bytes(content)
+        partial.write_bytes(data)
+        partial.replace(path)
     except OSError as problem:
+        partial.unlink(missing_ok=True)
         raise InvalidInput(
             f"{path} could not be written: {problem.strerror}. Choose another place."
         ) from problem
+
+
+def check_place(path: Path, beside: Sequence[Path]) -> None:
+    """Refuse to write over one of the files ``beside``, or into a folder that is not there."""
+    for other in beside:
+        if path.absolute() == other.absolute() or (path.exists() and other.exists() and path.samefile(other)):
+            raise InvalidInput(f"{path} is what is read, and would be lost. Name another file to write.")
+    if path.is_dir() or not path.absolute().parent.is_dir():
+        raise InvalidInput(f"{path} cannot be a file: its folder is missing, or it is one. Make it first.")
 
 
 _DESCRIBED = {
@@ -88,48 +106,48 @@ _DESCRIBED = {
 
 
 def _section(place: int, facts: Facts) -> dict[str, Any]:
-    drawn = {name: charts.on_page(chart, _DESCRIBED[name]) for name, chart in charts_of(facts).items()}
+    drawn = {
+        name: charts.on_page(chart, html.escape(f"{_DESCRIBED[name]}: {facts.title}"))
+        for name, chart in charts_of(facts, marked=True).items()
+    }
+    thresholds = thresholds_of(facts)
     return {
         "id": f"run{place}",
         "facts": facts,
         "verdict": words.verdict(facts),
         "charts": drawn,
-        "slider": _slider(facts, thresholds_of(facts)),
+        "thresholds": thresholds,
+        "infinite": histogram_of(facts).infinite,
+        "slider": _slider(facts, thresholds),
         "specification": json.dumps(facts.specification, indent=2, sort_keys=True),
         "provenance": json.dumps(facts.provenance, indent=2, sort_keys=True),
     }
 
 
 def _slider(facts: Facts, thresholds: Thresholds) -> dict[str, Any]:
-    """What the script reads: columns by threshold, where it starts, and how charts are scaled."""
+    """What the script reads: at each threshold where the markers stand, and what each cell says."""
     edges = histogram_of(facts).edges
-    at = thresholds.at.tolist()
-    chosen = facts.headline.threshold
-    columns = {"fpr": thresholds.fpr, "fnr": thresholds.fnr}
-    kinds = {"band": thresholds.band, "pointwise": thresholds.pointwise}
-    for kind, limits in kinds.items():
+    share = np.clip((thresholds.at - edges[0]) / (edges[-1] - edges[0]), 0.0, 1.0)
+    cells = {
+        "at": [f"{at:.5g}" for at in thresholds.at],
+        "fpr": [words.rate(value) for value in thresholds.fpr],
+        "fnr": [words.rate(value) for value in thresholds.fnr],
+    }
+    for kind, limits in (("band", thresholds.band), ("pointwise", thresholds.pointwise)):
         if limits is not None:
-            columns |= {f"{kind}_{name}": values for name, values in vars(limits).items()}
+            cells[f"{kind}_fpr"] = [words.rate(value, limit=True) for value in limits.fpr]
+            cells[f"{kind}_fnr"] = [words.rate(value, limit=True) for value in limits.fnr]
+            cells[f"{kind}_epsilon"] = [words.at_least(value) for value in limits.epsilon]
     return {
-        "at": rounded(at, 6),
-        "start": at.index(chosen) if chosen in at else len(at) // 2,
-        "scores": [float(edges[0]), float(edges[-1])],
-        "wide": charts.WIDE,
-        "high": charts.HIGH,
-        "columns": {name: rounded(values) for name, values in columns.items()},
+        "right": rounded(thresholds.fpr * charts.WIDE),
+        "down": rounded((1 - thresholds.fnr) * charts.HIGH),
+        "cut": rounded(share * charts.WIDE),
+        "cells": cells,
     }
 
 
 @cache
 def _environment() -> jinja2.Environment:
     environment = jinja2.Environment(autoescape=True, undefined=jinja2.StrictUndefined, trim_blocks=True)
-    environment.globals |= {
-        "number": words.number,
-        "spread": words.spread,
-        "interval": words.interval,
-        "left": words.left,
-        "looked": words.looked,
-        "status": words.status,
-        "saw": words.SAW,
-    }
+    environment.globals |= {"words": words}
     return environment

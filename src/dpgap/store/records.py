@@ -38,13 +38,15 @@ class Conclusion:
     """What followed from an experiment, for a reader who has only the store.
 
     ``audit`` is the record of the audit in plain values; ``inside`` and ``outside`` are the scores of the two
-    worlds that it compared. ``independent``: each is of a model of its own, so that a band certifies.
+    worlds that it compared, which differ by ``compared`` records. ``independent``: each is of a model of its
+    own, so that a band certifies.
     """
 
     audit: dict[str, Any]
     inside: NDArray[np.float64]
     outside: NDArray[np.float64]
     independent: bool
+    compared: int = 1
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -49,7 +49,8 @@ CREATE TABLE looks (
 _CONCLUSIONS = """
 CREATE TABLE IF NOT EXISTS conclusions (
   experiment INTEGER PRIMARY KEY REFERENCES experiments, audit TEXT NOT NULL, inside BLOB NOT NULL,
-  outside BLOB NOT NULL, independent INTEGER NOT NULL, concluded TEXT NOT NULL) STRICT;
+  outside BLOB NOT NULL, independent INTEGER NOT NULL, compared INTEGER NOT NULL,
+  concluded TEXT NOT NULL) STRICT;
 """
 
 
@@ -243,11 +244,12 @@ class Store:
     def conclude(self, key: str, conclusion: Conclusion) -> None:
         """Keep what followed from an experiment, in place of what followed before."""
         worlds = [_float64(world).tobytes() for world in (conclusion.inside, conclusion.outside)]
+        kind = int(conclusion.independent), conclusion.compared
         experiment = self._id(key)
         with self._transaction() as database:
             database.execute(
-                "INSERT OR REPLACE INTO conclusions VALUES (?, ?, ?, ?, ?, ?)",
-                (experiment, _json(conclusion.audit), *worlds, conclusion.independent, _now()),
+                "INSERT OR REPLACE INTO conclusions VALUES (?, ?, ?, ?, ?, ?, ?)",
+                (experiment, _json(conclusion.audit), *worlds, *kind, _now()),
             )
 
     def conclusion(self, key: str) -> Conclusion:
@@ -266,6 +268,7 @@ class Store:
             inside=inside,
             outside=outside,
             independent=bool(rows[0]["independent"]),
+            compared=rows[0]["compared"],
         )
 
     def check_device(self, key: str, device_kind: str) -> None:
