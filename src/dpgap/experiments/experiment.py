@@ -193,4 +193,4 @@ class Experiment:
     def _filter(self) -> str:
         if self.filter is None:
             return "no filter"
-        return f"{self.filter.signature.id}:{self.filter.select.k}/{self.filter.select.scope}"
+        return f"{self.filter.signature.name}:{self.filter.select.k}/{self.filter.select.scope}"

@@ -22,7 +22,7 @@ def quickstart_experiments(seed: int = 0) -> tuple[Experiment, Experiment]:
 
     >>> without, with_filter = quickstart_experiments()
     >>> without.filter is None, with_filter.title
-    (True, 'digits, mlp-32, eps 10, gradient-norm:1/class, random-binary, shadow-pairs, loss')
+    (True, 'digits, mlp-32, eps 10, linf:1/class, random-binary, shadow-pairs, loss')
     """
     without = Experiment(
         dataset=Dataset(name="digits"),

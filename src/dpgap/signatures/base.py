@@ -71,6 +71,11 @@ class Signature(ABC):
     needs: ClassVar[Needs]
 
     @property
+    def name(self) -> str:
+        """What it is called in a title."""
+        return self.id
+
+    @property
     def memory_shape(self) -> tuple[int, ...]:
         """Shape of one record's memory, which starts as zeros; ``()`` if there is none."""
         return ()

@@ -51,6 +51,15 @@ class GradientNorm(Signature):
                 stacklevel=3,
             )
 
+    @property
+    def name(self) -> str:
+        """As the command line has it: linf, l2-clipped.
+
+        >>> GradientNorm().name, GradientNorm(p=1, clipped=True).name
+        ('linf', 'l1-clipped')
+        """
+        return f"l{self.p:g}{'-clipped' if self.clipped else ''}"
+
     def score(self, record: Record, memory: Float[Tensor, ""]) -> tuple[Float[Tensor, ""], Float[Tensor, ""]]:
         """The norm of one record's gradient."""
         gradient = record.gradient.double()
