@@ -119,7 +119,7 @@ def test_neighbours_that_do_not_agree_are_refused(spec, refused):
 
 def test_a_store_that_another_program_holds_is_named(spec, refused, monkeypatch, printed):
     printed("audit", spec, "--models", "2")
-    monkeypatch.setattr("dpgap.store.store._PATIENCE_S", 0.1)
+    monkeypatch.setattr("dpgap.store.database._PATIENCE_S", 0.1)
     with closing(sqlite3.connect("dpgap.sqlite", isolation_level=None)) as other:
         other.execute("BEGIN EXCLUSIVE")
         assert "database is locked" in refused("audit", spec, "--models", "2")

@@ -86,7 +86,7 @@ def test_a_quickstart_measures_both_ways_and_names_the_report(printed, tmp_path,
 def test_runs_of_different_deltas_are_not_compared(refused, store):
     bounds = tuple(replace(bound, delta=0.01) for bound in cases.audit_of(cases.scores(), claim=None).bounds)
     cases.put(store, key="ee" * 32, bounds=bounds)
-    assert "The delta of one run is 1e-05 and of another 0.01" in refused("compare", "aa", "ee")
+    assert "One run's delta is 1e-05, another run's 0.01" in refused("compare", "aa", "ee")
 
 
 def test_a_report_of_score_files_claims_only_what_files_tell(printed, refused, tmp_path):

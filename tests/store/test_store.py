@@ -13,8 +13,9 @@ import numpy as np
 import pytest
 
 from dpgap.errors import InvalidInput, NoAnswer
+from dpgap.store.database import VERSION
 from dpgap.store.records import Conclusion, Description, ModelResult
-from dpgap.store.store import VERSION, Store
+from dpgap.store.store import Store
 
 KEY = "ab" * 32
 DESCRIPTION = Description(
@@ -152,12 +153,12 @@ def test_another_kind_of_device_is_refused_and_keeps_nothing(store):
 
 def test_a_full_disk_is_named_and_nothing_kept_is_lost(store):
     commit(store, result(0, scores=np.zeros(3)))
-    pages = store._database.execute("PRAGMA page_count").fetchone()[0]
-    store._database.execute(f"PRAGMA max_page_count = {pages}")
+    pages = store._database.connection.execute("PRAGMA page_count").fetchone()[0]
+    store._database.connection.execute(f"PRAGMA max_page_count = {pages}")
     with pytest.raises(InvalidInput, match=r"could not be written: .*full\. The disk is full"):
         commit(store, result(1, scores=np.zeros(10_000)))
     assert store.done(KEY) == {0}
-    assert store._database.execute("PRAGMA integrity_check").fetchone()[0] == "ok"
+    assert store._database.connection.execute("PRAGMA integrity_check").fetchone()[0] == "ok"
 
 
 def test_a_read_only_store_is_read_and_not_written(store, path):
@@ -169,7 +170,7 @@ def test_a_read_only_store_is_read_and_not_written(store, path):
 
 
 def test_a_store_that_another_process_holds_is_named(store, path, monkeypatch):
-    monkeypatch.setattr("dpgap.store.store._PATIENCE_S", 0.05)
+    monkeypatch.setattr("dpgap.store.database._PATIENCE_S", 0.05)
     with closing(Store(path)) as waiting, closing(sqlite3.connect(path, isolation_level=None)) as other:
         other.execute("BEGIN IMMEDIATE")
         with pytest.raises(
@@ -192,7 +193,7 @@ def test_a_file_that_is_no_database_is_refused(path):
 
 
 def test_a_store_of_a_newer_version_is_refused(store, path):
-    store._database.execute(f"PRAGMA user_version = {VERSION + 1}")
+    store._database.connection.execute(f"PRAGMA user_version = {VERSION + 1}")
     with pytest.raises(InvalidInput, match=f"is of version {VERSION + 1}, and this dpgap reads up to"):
         Store(path)
 

@@ -1,6 +1,7 @@
 """Every bound that two worlds of scores support, in an order that no result decides."""
 
 from dataclasses import dataclass
+from typing import Protocol
 
 from dpgap.errors import IncomparableBounds
 from dpgap.privacy.counts import AuditScores
@@ -42,17 +43,36 @@ COVERED: dict[str, tuple[ThreatModel, ...]] = {
 """What an attacker may see, and make, under each kind of upper bound."""
 
 
-def check_answers(question: Question, bound: UpperBound) -> None:
-    """Refuse an upper bound that does not speak of what is asked."""
+class Asked(Protocol):
+    """What has a delta and neighbours: a question, or an answer to one."""
+
+    @property
+    def delta(self) -> float:
+        """At which delta."""
+        ...
+
+    @property
+    def adjacency(self) -> Adjacency:
+        """Of which neighbours."""
+        ...
+
+
+def check_same(one: Asked, other: Asked, told: tuple[str, str]) -> None:
+    """Refuse to set side by side what was asked of other neighbours or at another delta."""
     for name, ours, theirs in (
-        ("delta", question.delta, bound.delta),
-        ("adjacency", question.adjacency.value, bound.adjacency.value),
+        ("delta", one.delta, other.delta),
+        ("adjacency", one.adjacency.value, other.adjacency.value),
     ):
         if ours != theirs:
             raise IncomparableBounds(
-                f"The audit's {name} is {ours!r}, the upper bound's {theirs!r}: neither says anything of the "
+                f"{told[0]}'s {name} is {ours!r}, {told[1]}'s {theirs!r}: neither says anything of the "
                 f"other. Ask both for the same {name}."
             )
+
+
+def check_answers(question: Question, bound: UpperBound) -> None:
+    """Refuse an upper bound that does not speak of what is asked."""
+    check_same(question, bound, ("The audit", "the upper bound"))
     if question.threat_model not in COVERED[bound.covers]:
         raise IncomparableBounds(
             f"The attack works with {question.threat_model!r} access, and the upper bound covers the release "

@@ -16,6 +16,7 @@ from dpgap.errors import InvalidInput
 from dpgap.report import charts, words
 from dpgap.report.curves import Thresholds, curves_of, histogram_of, removed_of, rounded, thresholds_of
 from dpgap.report.facts import Facts, facts_of
+from dpgap.report.side_by_side import check_side_by_side
 from dpgap.store.store import DEFAULT_STORE, Store
 
 PRIVATE = (
@@ -27,8 +28,10 @@ PRIVATE = (
 def page(runs: list[Facts]) -> str:
     """The page: what each run shows, and a table that puts several side by side.
 
-    **Guarantees**: nothing is fetched from anywhere, and whatever the store holds is shown as text.
+    **Guarantees**: nothing is fetched from anywhere, and whatever the store holds is shown as text. Runs that
+    must not stand side by side are refused.
     """
+    check_side_by_side(runs)
     assets = files("dpgap.report") / "assets"
     template = _environment().from_string((assets / "page.html").read_text("utf-8"))
     return template.render(

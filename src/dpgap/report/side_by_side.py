@@ -2,8 +2,7 @@
 
 from dataclasses import dataclass
 
-from dpgap.errors import IncomparableBounds
-from dpgap.privacy.lower_bound import LowerBound
+from dpgap.privacy.table import check_same
 from dpgap.report.facts import Facts
 
 
@@ -26,12 +25,8 @@ class Row:
 
 
 def side_by_side(runs: list[Facts]) -> list[Row]:
-    """A row for each run, in the order given.
-
-    Runs that were asked at different deltas, or of different neighbours, are refused.
-    """
-    for facts in runs[1:]:
-        check_same_question(runs[0].headline, facts.headline)
+    """A row for each run, in the order given; runs that answer different questions are refused."""
+    check_side_by_side(runs)
     return [
         Row(
             key=facts.key,
@@ -48,14 +43,7 @@ def side_by_side(runs: list[Facts]) -> list[Row]:
     ]
 
 
-def check_same_question(one: LowerBound, other: LowerBound) -> None:
-    """Refuse two bounds whose values mean different things."""
-    for name, ours, theirs in (
-        ("delta", one.delta, other.delta),
-        ("adjacency", one.adjacency.value, other.adjacency.value),
-    ):
-        if ours != theirs:
-            raise IncomparableBounds(
-                f"The {name} of one run is {ours!r} and of another {theirs!r}: their epsilons answer "
-                f"different questions. Compare runs of the same {name}; dpgap report shows each by itself."
-            )
+def check_side_by_side(runs: list[Facts]) -> None:
+    """Refuse runs that were asked at different deltas, or of different neighbours."""
+    for facts in runs[1:]:
+        check_same(runs[0].headline, facts.headline, ("One run", "another run"))

@@ -6,8 +6,7 @@ committed; whatever kills the process loses the running chunk and nothing else.
 
 import json
 import sqlite3
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -17,41 +16,10 @@ from numpy.typing import NDArray
 
 from dpgap.errors import InvalidInput, NoAnswer
 from dpgap.store.claims import Claims
+from dpgap.store.database import Database
 from dpgap.store.records import Conclusion, Description, ModelResult, Summary
 
 DEFAULT_STORE = Path("dpgap.sqlite")
-VERSION = 2
-"""2 added conclusions; an older file gets its table when it is opened for writing."""
-_APPLICATION = 0x6470_6761  # "dpga", by which `file` and we know the format
-_PATIENCE_S = 30.0
-_SCHEMA = """
-CREATE TABLE experiments (
-  id INTEGER PRIMARY KEY, key TEXT NOT NULL UNIQUE, title TEXT NOT NULL, description TEXT NOT NULL,
-  inputs TEXT NOT NULL, upper_bound TEXT NOT NULL, device_kind TEXT, created TEXT NOT NULL) STRICT;
-CREATE TABLE chunks (
-  id INTEGER PRIMARY KEY, experiment INTEGER NOT NULL REFERENCES experiments, provenance TEXT NOT NULL,
-  committed TEXT NOT NULL) STRICT;
-CREATE TABLE models (
-  experiment INTEGER NOT NULL REFERENCES experiments, model INTEGER NOT NULL,
-  chunk INTEGER NOT NULL REFERENCES chunks, seconds REAL NOT NULL, train_accuracy REAL, test_accuracy REAL,
-  PRIMARY KEY (experiment, model)) STRICT, WITHOUT ROWID;
-CREATE TABLE arrays (
-  experiment INTEGER NOT NULL REFERENCES experiments, model INTEGER NOT NULL, name TEXT NOT NULL,
-  dtype TEXT NOT NULL, shape TEXT NOT NULL, data BLOB NOT NULL,
-  PRIMARY KEY (experiment, model, name)) STRICT, WITHOUT ROWID;
-CREATE TABLE failures (
-  experiment INTEGER NOT NULL REFERENCES experiments, model INTEGER NOT NULL, message TEXT NOT NULL,
-  happened TEXT NOT NULL, PRIMARY KEY (experiment, model)) STRICT, WITHOUT ROWID;
-CREATE TABLE looks (
-  id INTEGER PRIMARY KEY, experiment INTEGER NOT NULL REFERENCES experiments, models INTEGER NOT NULL,
-  bounds TEXT NOT NULL, computed TEXT NOT NULL, UNIQUE (experiment, models, bounds)) STRICT;
-"""
-_CONCLUSIONS = """
-CREATE TABLE IF NOT EXISTS conclusions (
-  experiment INTEGER PRIMARY KEY REFERENCES experiments, audit TEXT NOT NULL, inside BLOB NOT NULL,
-  outside BLOB NOT NULL, independent INTEGER NOT NULL, compared INTEGER NOT NULL,
-  concluded TEXT NOT NULL) STRICT;
-"""
 
 
 class Store:
@@ -72,15 +40,13 @@ class Store:
     """
 
     def __init__(self, path: str | Path = DEFAULT_STORE, *, read_only: bool = False) -> None:
-        self.path, self._read_only = Path(path), read_only
+        self.path = Path(path)
         self._claims = Claims(self.path)
-        self._database = _open(self.path, read_only)
-        with self._explained("opened"):
-            self._prepare()
+        self._database = Database(self.path, read_only=read_only)
 
     def close(self) -> None:
         """Let go of the file, and of every claim."""
-        self._database.close()
+        self._database.connection.close()
         self._claims.close()
 
     def add(self, description: Description) -> None:
@@ -93,7 +59,7 @@ class Store:
             _json(description.upper_bound),
             _now(),
         )
-        with self._transaction() as database:
+        with self._database.transaction() as database:
             found = database.execute(
                 "SELECT inputs, upper_bound FROM experiments WHERE key = ?", row[:1]
             ).fetchone()
@@ -133,7 +99,7 @@ class Store:
 
     def experiments(self) -> list[Summary]:
         """Every experiment, the oldest first."""
-        rows = self._rows(
+        rows = self._database.rows(
             "SELECT key, title, device_kind, created, "
             "(SELECT count(*) FROM models WHERE experiment = experiments.id) AS models, "
             "(SELECT count(*) FROM failures WHERE experiment = experiments.id) AS failures, "
@@ -144,7 +110,7 @@ class Store:
 
     def done(self, key: str) -> set[int]:
         """The models whose results are there."""
-        rows = self._rows("SELECT model FROM models WHERE experiment = ?", self._id(key))
+        rows = self._database.rows("SELECT model FROM models WHERE experiment = ?", self._id(key))
         return {row["model"] for row in rows}
 
     def claim(self, key: str, models: Sequence[int]) -> list[int]:
@@ -166,7 +132,7 @@ class Store:
     ) -> None:
         """Keep the results of a chunk, all or none, and let go of its claims."""
         experiment = self._id(key)
-        with self._transaction() as database:
+        with self._database.transaction() as database:
             self.check_device(key, device_kind)
             database.execute("UPDATE experiments SET device_kind = ? WHERE id = ?", (device_kind, experiment))
             chunk = database.execute(
@@ -180,7 +146,7 @@ class Store:
     def fail(self, key: str, model: int, message: str) -> None:
         """Note why a model could not be trained; it is tried again by the next run."""
         experiment = self._id(key)
-        with self._transaction() as database:
+        with self._database.transaction() as database:
             database.execute(
                 "INSERT OR REPLACE INTO failures VALUES (?, ?, ?, ?)", (experiment, model, message, _now())
             )
@@ -188,12 +154,12 @@ class Store:
 
     def failures(self, key: str) -> dict[int, str]:
         """The models that failed at their last try, with the reason."""
-        rows = self._rows("SELECT model, message FROM failures WHERE experiment = ?", self._id(key))
+        rows = self._database.rows("SELECT model, message FROM failures WHERE experiment = ?", self._id(key))
         return {row["model"]: row["message"] for row in rows}
 
     def results(self, key: str) -> list[ModelResult]:
         """What is kept of every model but its arrays, by number."""
-        rows = self._rows(
+        rows = self._database.rows(
             "SELECT model, seconds, train_accuracy, test_accuracy FROM models WHERE experiment = ? "
             "ORDER BY model",
             self._id(key),
@@ -202,7 +168,7 @@ class Store:
 
     def arrays(self, key: str, name: str) -> list[NDArray[Any]]:
         """The array ``name`` of every model, in the order of `results`; empty if none was kept."""
-        rows = self._rows(
+        rows = self._database.rows(
             "SELECT dtype, shape, data FROM arrays WHERE experiment = ? AND name = ? ORDER BY model",
             self._id(key),
             name,
@@ -218,7 +184,7 @@ class Store:
 
     def provenance(self, key: str) -> list[dict[str, Any]]:
         """How each chunk was made, without repetition, in the order of their making."""
-        rows = self._rows(
+        rows = self._database.rows(
             "SELECT provenance FROM chunks WHERE experiment = ? GROUP BY provenance ORDER BY min(id)",
             self._id(key),
         )
@@ -227,7 +193,7 @@ class Store:
     def look(self, key: str, models: int, bounds: Sequence[dict[str, Any]]) -> None:
         """Keep bounds computed from ``models`` models; the same bounds of the same models count once."""
         experiment = self._id(key)
-        with self._transaction() as database:
+        with self._database.transaction() as database:
             database.execute(
                 "INSERT OR IGNORE INTO looks (experiment, models, bounds, computed) VALUES (?, ?, ?, ?)",
                 (experiment, models, _json(list(bounds)), _now()),
@@ -235,7 +201,7 @@ class Store:
 
     def bounds(self, key: str) -> list[dict[str, Any]]:
         """The bounds of the last look; none if nobody looked."""
-        rows = self._rows(
+        rows = self._database.rows(
             "SELECT bounds FROM looks WHERE experiment = ? ORDER BY id DESC LIMIT 1",
             self._id(key),
         )
@@ -246,7 +212,7 @@ class Store:
         worlds = [_float64(world).tobytes() for world in (conclusion.inside, conclusion.outside)]
         kind = int(conclusion.independent), conclusion.compared
         experiment = self._id(key)
-        with self._transaction() as database:
+        with self._database.transaction() as database:
             database.execute(
                 "INSERT OR REPLACE INTO conclusions VALUES (?, ?, ?, ?, ?, ?, ?)",
                 (experiment, _json(conclusion.audit), *worlds, *kind, _now()),
@@ -255,8 +221,8 @@ class Store:
     def conclusion(self, key: str) -> Conclusion:
         """What followed from an experiment when somebody last asked."""
         experiment = self._id(key)
-        known = self._rows("SELECT name FROM sqlite_schema WHERE name = 'conclusions'")
-        rows = known and self._rows("SELECT * FROM conclusions WHERE experiment = ?", experiment)
+        known = self._database.rows("SELECT name FROM sqlite_schema WHERE name = 'conclusions'")
+        rows = known and self._database.rows("SELECT * FROM conclusions WHERE experiment = ?", experiment)
         if not rows:
             raise NoAnswer(
                 f"Nothing has been concluded from run {key[:12]} of {self.path} yet. Let its audit end: "
@@ -285,90 +251,10 @@ class Store:
         return self._experiment(key)["id"]
 
     def _experiment(self, key: str) -> sqlite3.Row:
-        rows = self._rows("SELECT * FROM experiments WHERE key = ?", key)
+        rows = self._database.rows("SELECT * FROM experiments WHERE key = ?", key)
         if not rows:
             raise InvalidInput(f"{self.path} holds no run {key!r}. Write: dpgap runs --store {self.path}")
         return rows[0]
-
-    def _rows(self, query: str, *values: Any) -> list[sqlite3.Row]:
-        with self._explained("read"):
-            return self._database.execute(query, values).fetchall()
-
-    @contextmanager
-    def _transaction(self) -> Iterator[sqlite3.Connection]:
-        with self._explained("written"):
-            self._database.execute("BEGIN IMMEDIATE")
-            with self._database:
-                yield self._database
-
-    @contextmanager
-    def _explained(self, attempted: str) -> Iterator[None]:
-        try:
-            yield
-        except sqlite3.DatabaseError as problem:
-            raise InvalidInput(
-                f"{self.path} could not be {attempted}: {problem}. {_advice(problem)}"
-            ) from problem
-
-    def _prepare(self) -> None:
-        """Check whose file this is; give an empty one its tables."""
-        self._database.execute("BEGIN")  # one look, whatever another process does to an empty file meanwhile
-        with self._database:
-            application = self._database.execute("PRAGMA application_id").fetchone()[0]
-            version = self._database.execute("PRAGMA user_version").fetchone()[0]
-            tables = self._database.execute("SELECT count(*) FROM sqlite_schema").fetchone()[0]
-        if application == 0 and tables == 0:
-            self._create()
-        elif application != _APPLICATION:
-            raise InvalidInput(f"{self.path} is a database of another program. Name another --store.")
-        elif version > VERSION:
-            raise InvalidInput(
-                f"{self.path} is of version {version}, and this dpgap reads up to {VERSION}. It was written "
-                "by a newer one; update dpgap."
-            )
-        elif version < VERSION and not self._read_only:
-            self._database.execute("BEGIN IMMEDIATE")
-            with self._database:
-                self._database.execute(_CONCLUSIONS)
-                self._database.execute(f"PRAGMA user_version = {VERSION}")
-
-    def _create(self) -> None:
-        self._database.execute("BEGIN IMMEDIATE")
-        with self._database:
-            if self._database.execute("SELECT count(*) FROM sqlite_schema").fetchone()[0] == 0:
-                for statement in filter(str.strip, (_SCHEMA + _CONCLUSIONS).split(";")):
-                    self._database.execute(statement)
-                self._database.execute(f"PRAGMA application_id = {_APPLICATION}")
-                self._database.execute(f"PRAGMA user_version = {VERSION}")
-
-
-def _open(path: Path, read_only: bool) -> sqlite3.Connection:
-    if read_only and not path.is_file():
-        raise InvalidInput(f"There is no store {path}. Run an audit first, or name its file with --store.")
-    if str(path) != ":memory:" and not path.parent.is_dir():
-        raise InvalidInput(f"{path.parent} is no folder, so {path} cannot be made there. Make it first.")
-    target = str(path) if str(path) == ":memory:" else f"{path.absolute().as_uri()}?mode="
-    target += "" if target == ":memory:" else ("ro" if read_only else "rwc")
-    try:
-        database = sqlite3.connect(target, timeout=_PATIENCE_S, isolation_level=None, uri=True)
-    except sqlite3.Error as problem:
-        raise InvalidInput(f"{path} could not be opened: {problem}. {_advice(problem)}") from problem
-    database.row_factory = sqlite3.Row
-    database.execute("PRAGMA foreign_keys = ON")
-    return database
-
-
-def _advice(problem: sqlite3.Error) -> str:
-    message = str(problem)
-    if "locked" in message:
-        return f"Another process held it for over {_PATIENCE_S:g} s; end that, then run this again."
-    if "readonly" in message:
-        return "It is read-only for you; give yourself write access, or copy it elsewhere."
-    if "full" in message:
-        return "The disk is full; free some space, then run this again: nothing that was kept is lost."
-    if "not a database" in message or "malformed" in message:
-        return "It is no store of dpgap, or damaged; name another --store or put a backup in its place."
-    return "Check the path, then run this again."
 
 
 def _insert(database: sqlite3.Connection, experiment: int, chunk: int | None, result: ModelResult) -> None:
