@@ -12,7 +12,7 @@ from dpgap.audits.comparable import check_comparable
 from dpgap.audits.every_record import CanaryThroughOthers, EveryRecord
 from dpgap.audits.group import Group
 from dpgap.audits.one_run import OneRun
-from dpgap.audits.result import Audit, Spread
+from dpgap.audits.result import Audit
 from dpgap.audits.shadow_pairs import ShadowPairs
 from dpgap.errors import IncomparableBounds, InvalidInput, NoAnswer
 from dpgap.privacy.counts import AuditScores
@@ -21,6 +21,7 @@ from dpgap.privacy.mechanism import Adjacency
 from dpgap.privacy.sequential import SequentialAudit
 from dpgap.privacy.table import Question
 from dpgap.privacy.upper_bound import UpperBound
+from dpgap.store.records import Spread
 from dpgap.testing import check_design
 
 BUILT_IN = [

@@ -10,8 +10,8 @@ from pathlib import Path
 import numpy as np
 
 from dpgap.audits.base import Assignment
-from dpgap.experiments.job import FINGERPRINT, STATISTIC, Outcome, Worker, fingerprint
-from dpgap.store.records import ModelResult
+from dpgap.experiments.job import Outcome, Worker, fingerprint
+from dpgap.store.records import FINGERPRINT, STATISTIC, ModelResult
 
 
 def nothing(model: int) -> None:

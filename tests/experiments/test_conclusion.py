@@ -10,12 +10,12 @@ from dpgap.experiments import conclude as conclude_module
 from dpgap.experiments.conclude import conclude
 from dpgap.experiments.converter import from_plain
 from dpgap.experiments.from_experiment import job_of
-from dpgap.experiments.job import REMOVED_BY_CLASS
 from dpgap.experiments.run import run
 from dpgap.report.curves import removed_of, thresholds_of
 from dpgap.report.facts import facts_of
 from dpgap.report.page import page
 from dpgap.report.words import at_least
+from dpgap.store.records import REMOVED_BY_CLASS
 from dpgap.store.store import Store
 from tests.experiments.jobs import SPEC, experiment, job
 

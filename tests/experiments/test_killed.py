@@ -10,8 +10,9 @@ from pathlib import Path
 import numpy as np
 
 from dpgap.audits.shadow_pairs import ShadowPairs
-from dpgap.experiments.job import STATISTIC, Job
+from dpgap.experiments.job import Job
 from dpgap.experiments.run import run
+from dpgap.store.records import STATISTIC
 from dpgap.store.store import Store
 from tests.experiments.jobs import job, noting
 

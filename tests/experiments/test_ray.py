@@ -17,9 +17,9 @@ from dpgap.experiments.backends import ray as ray_backend
 from dpgap.experiments.backends.local import Local
 from dpgap.experiments.backends.ray import RayCluster
 from dpgap.experiments.from_experiment import job_of
-from dpgap.experiments.job import STATISTIC
 from dpgap.experiments.progress import Quiet
 from dpgap.experiments.run import run
+from dpgap.store.records import STATISTIC
 from dpgap.store.store import Store
 from dpgap.testing import check_backend
 from dpgap.training.execution import Execution

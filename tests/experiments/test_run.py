@@ -20,11 +20,11 @@ from dpgap.experiments.backends.local import Local
 from dpgap.experiments.conclude import conclude
 from dpgap.experiments.converter import from_plain
 from dpgap.experiments.from_experiment import job_of
-from dpgap.experiments.job import REMOVED_AT, STATISTIC
 from dpgap.experiments.progress import Quiet
 from dpgap.experiments.run import run
 from dpgap.privacy.table import Question
 from dpgap.privacy.upper_bound import UpperBound
+from dpgap.store.records import REMOVED_AT, STATISTIC
 from dpgap.store.store import Store
 from tests.experiments.jobs import SPEC, experiment, job, noisy_sum, noting
 

@@ -6,7 +6,7 @@ from pathlib import Path
 import numpy as np
 
 from dpgap._plain import plain
-from dpgap.audits.result import Audit, Removals, Spread
+from dpgap.audits.result import Audit
 from dpgap.privacy.accounting import calibrate
 from dpgap.privacy.counts import AuditScores
 from dpgap.privacy.estimators import Gaussian
@@ -15,7 +15,7 @@ from dpgap.privacy.paper import paper_bound
 from dpgap.privacy.table import Question, every_bound
 from dpgap.privacy.upper_bound import UpperBound
 from dpgap.report.facts import Facts, facts_of
-from dpgap.store.records import Conclusion, Description, ModelResult
+from dpgap.store.records import Conclusion, Description, ModelResult, Removals, Spread
 from dpgap.store.store import Store
 
 KEY = "ab" * 32

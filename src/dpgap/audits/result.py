@@ -1,48 +1,14 @@
 """What an audit found, in one record."""
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-import numpy as np
-
 from dpgap.privacy.lower_bound import LowerBound
+from dpgap.privacy.table import refutes
 from dpgap.privacy.upper_bound import UpperBound
+from dpgap.store.records import Removals, Spread
 
 Status = Literal["finished", "certified", "futile", "incomplete"]
-
-
-@dataclass(frozen=True, kw_only=True)
-class Spread:
-    """Mean and standard deviation over models.
-
-    >>> Spread.of([0.5, 0.7])
-    Spread(mean=0.6, sd=0.1414...)
-    """
-
-    mean: float
-    sd: float
-
-    @classmethod
-    def of(cls, values: Sequence[float | None]) -> "Spread | None":
-        """That of ``values``; None where a model has none."""
-        known = np.array([value for value in values if value is not None])
-        if len(known) < len(values) or not len(known):
-            return None
-        return cls(mean=float(known.mean()), sd=float(known.std(ddof=1)) if len(known) > 1 else 0.0)
-
-
-@dataclass(frozen=True, kw_only=True)
-class Removals:
-    """Of the ``planted`` canaries that were in a model, over all models: how many left, and after which step.
-
-    ``median`` is of those that left; it and the other fields are private (rule 4 of the privacy contract).
-    """
-
-    planted: int
-    removed: int
-    median: float | None
-    steps_per_epoch: float
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -83,4 +49,4 @@ class Audit:
     @property
     def refuted(self) -> bool:
         """Whether the headline exceeds eps_ub: one of them is wrong, and the headline seldom is."""
-        return self.upper_bound is not None and self.headline.value > self.upper_bound.value
+        return refutes(self.headline, self.upper_bound)

@@ -13,9 +13,10 @@ from dpgap.errors import InvalidInput
 from dpgap.training.execution import Device
 
 if TYPE_CHECKING:
-    from dpgap.audits.result import Audit, Removals, Spread
+    from dpgap.audits.result import Audit
     from dpgap.experiments.backends.base import Backend
     from dpgap.experiments.experiment import Experiment
+    from dpgap.store.records import Removals
     from dpgap.store.store import Store
 
 _INTERRUPTED = 130
@@ -143,6 +144,8 @@ def _experiments(spec: str, options: Options, store: "Store") -> "list[Experimen
 
 def _print(audit: "Audit", store: Path) -> None:
     """The two numbers, what they cost, then every other bound of the same scores."""
+    from dpgap.report.words import spread
+
     headline, claim = audit.headline, audit.upper_bound
     print_bounds(f"{audit.title} ({audit.key[:12]})", audit.bounds)
     print(
@@ -157,7 +160,7 @@ def _print(audit: "Audit", store: Path) -> None:
     if audit.refuted:
         print("eps_lb exceeds eps_ub: the claim is refuted, at the stated confidence.")
     print(f"Models: {_models(audit)}")
-    print(f"Accuracy: train {_spread(audit.train_accuracy)}, test {_spread(audit.test_accuracy)}.")
+    print(f"Accuracy: train {spread(audit.train_accuracy)}, test {spread(audit.test_accuracy)}.")
     if audit.removals:
         print(f"Canary: {_removals(audit.removals)}")
     print(f"Bounds computed from these scores so far: {audit.looks}.")
@@ -167,10 +170,6 @@ def _print(audit: "Audit", store: Path) -> None:
 
 def _models(audit: "Audit") -> str:
     return f"{audit.models} of {audit.planned}, {audit.status}; {audit.seconds_per_model:.2g} s each."
-
-
-def _spread(spread: "Spread | None") -> str:
-    return "not known" if spread is None else f"{spread.mean:.2%} (sd {spread.sd:.2%})"
 
 
 def _removals(removals: "Removals") -> str:

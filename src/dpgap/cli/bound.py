@@ -136,6 +136,8 @@ def _question(options: Options) -> "Question":
 
 
 def _print(bounds: "list[LowerBound]", scores: "AuditScores", claim: "UpperBound | None") -> None:
+    from dpgap.privacy.table import refutes
+
     headline, sizes = bounds[0], (scores.inside.size, scores.outside.size)
     print_bounds(f"eps_lb at delta {headline.delta:g}: {sizes[0]} scores inside, {sizes[1]} outside", bounds)
     if headline.validity == "certified":
@@ -145,6 +147,5 @@ def _print(bounds: "list[LowerBound]", scores: "AuditScores", claim: "UpperBound
             f"({headline.adjacency.value}, {headline.threat_model})."
         )
     if claim is not None:
-        refuted = headline.validity == "certified" and headline.value > claim.value
-        print(f"Claimed: at most {claim.value:g}{', which is refuted' if refuted else ''}.")
+        print(f"Claimed: at most {claim.value:g}{', which is refuted' if refutes(headline, claim) else ''}.")
     print(CHOOSE_ONE)

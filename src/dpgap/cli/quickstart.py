@@ -28,21 +28,17 @@ def quickstart(
         json: Print JSON.
     """
     need_torch("dpgap quickstart")
-    from contextlib import closing
-
     from dpgap.cli.report import print_rows
     from dpgap.experiments.from_experiment import run_experiment
     from dpgap.experiments.quickstart import quickstart_experiments
-    from dpgap.report.facts import facts_of
+    from dpgap.report.facts import read_facts
     from dpgap.report.page import check_place, page, write
     from dpgap.report.side_by_side import side_by_side
-    from dpgap.store.store import Store
 
     check_place(out, [store])
     began = time.perf_counter()
     keys = [run_experiment(each, store=store).key for each in quickstart_experiments(seed)]
-    with closing(Store(store, read_only=True)) as opened:
-        facts = [facts_of(opened, key) for key in keys]
+    facts = read_facts(store, keys)
     write(out, page(facts), beside=[store])
     rows, seconds = side_by_side(facts), time.perf_counter() - began
     if json:

@@ -9,7 +9,6 @@ from dpgap.cli._print import print_json, print_table, shown
 from dpgap.errors import InvalidInput
 
 if TYPE_CHECKING:
-    from dpgap.report.facts import Facts
     from dpgap.report.side_by_side import Row
 
 Run = Annotated[str, tyro.conf.Positional, tyro.conf.arg(metavar="RUN")]
@@ -34,10 +33,11 @@ def report(
         out: The file to write; else dpgap-KEY.html here.
         export: Write each chart as well, to a file of this kind beside the page.
     """
+    from dpgap.report.facts import read_facts
     from dpgap.report.page import chart_files, page, write
     from dpgap.report.words import verdict
 
-    (facts,) = _facts(store, (run,))
+    (facts,) = read_facts(store, [run])
     target = out or Path(f"dpgap-{facts.key[:12]}.html")
     write(target, page([facts]), beside=[store])
     written = [target]
@@ -57,12 +57,13 @@ def compare(runs: Runs, *, store: Path = _STORE, out: Path | None = None, json: 
         out: The page to write, with everything that dpgap report shows of each.
         json: Print JSON.
     """
+    from dpgap.report.facts import read_facts
     from dpgap.report.page import page, write
     from dpgap.report.side_by_side import side_by_side
 
     if len(runs) < 2:
         raise InvalidInput(f"RUN must be given twice or more, got {len(runs)}. dpgap runs lists the keys.")
-    compared = _facts(store, runs)
+    compared = read_facts(store, runs)
     rows = side_by_side(compared)
     if out:
         write(out, page(compared), beside=[store])
@@ -95,13 +96,3 @@ def print_rows(rows: "list[Row]") -> None:
         ],
     )
     print("eps_lb is certified by the rule named before the audit; the paper's is heuristic.")
-
-
-def _facts(path: Path, runs: tuple[str, ...]) -> "list[Facts]":
-    from contextlib import closing
-
-    from dpgap.report.facts import facts_of
-    from dpgap.store.store import Store
-
-    with closing(Store(path, read_only=True)) as store:
-        return [facts_of(store, store.find(run)) for run in runs]

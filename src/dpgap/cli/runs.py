@@ -109,8 +109,9 @@ def _write_json(out: Path, store: "Store", key: str) -> None:
 
 def _rows(store: "Store", key: str) -> Iterator[dict[str, Any]]:
     """One for each model and each row scored in it; ``removed_at`` is None unless that row is a canary."""
-    names = ("included", "statistic", "removed_at")
-    included, statistics, removed_at = (store.arrays(key, name) for name in names)
+    from dpgap.store.records import INCLUDED, REMOVED_AT, STATISTIC
+
+    included, statistics, removed_at = (store.arrays(key, name) for name in (INCLUDED, STATISTIC, REMOVED_AT))
     for place, result in enumerate(store.results(key)):
         left = removed_at[place] if removed_at and len(removed_at[place]) == len(statistics[place]) else None
         for row, (told, statistic) in enumerate(zip(included[place], statistics[place], strict=True)):

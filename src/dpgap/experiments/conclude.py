@@ -7,12 +7,21 @@ from numpy.typing import NDArray
 
 from dpgap._plain import plain
 from dpgap.audits.base import Evidence
-from dpgap.audits.result import Audit, Removals, Spread, Status
+from dpgap.audits.result import Audit, Status
 from dpgap.errors import InvalidInput, NoAnswer
-from dpgap.experiments.job import FINGERPRINT, INCLUDED, REMOVED_AT, STATISTIC, Job
+from dpgap.experiments.job import Job
 from dpgap.experiments.progress import duration
 from dpgap.privacy.lower_bound import LowerBound
-from dpgap.store.records import Conclusion, ModelResult
+from dpgap.store.records import (
+    FINGERPRINT,
+    INCLUDED,
+    REMOVED_AT,
+    STATISTIC,
+    Conclusion,
+    ModelResult,
+    Removals,
+    Spread,
+)
 from dpgap.store.store import Store
 
 _SHOWN = 100_000

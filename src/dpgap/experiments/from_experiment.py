@@ -23,25 +23,13 @@ from dpgap.errors import DpgapError, NoAnswer
 from dpgap.experiments.backends.base import Backend
 from dpgap.experiments.converter import to_plain
 from dpgap.experiments.experiment import KEY_VERSION, Experiment
-from dpgap.experiments.job import (
-    FINGERPRINT,
-    REMOVED_AT,
-    REMOVED_BY_CLASS,
-    STATISTIC,
-    Failure,
-    Job,
-    Outcome,
-    Worker,
-    checked,
-    explained,
-    fingerprint,
-)
+from dpgap.experiments.job import Failure, Job, Outcome, Worker, checked, explained, fingerprint
 from dpgap.experiments.progress import watched
 from dpgap.experiments.provenance import device_kind
 from dpgap.experiments.run import run
 from dpgap.models.build import build_model
 from dpgap.privacy.mechanism import Mechanism
-from dpgap.store.records import Description, ModelResult
+from dpgap.store.records import FINGERPRINT, REMOVED_AT, REMOVED_BY_CLASS, STATISTIC, Description, ModelResult
 from dpgap.store.store import DEFAULT_STORE, Store
 from dpgap.training.evaluate import share_right
 from dpgap.training.execution import Execution

@@ -18,22 +18,12 @@ from dpgap.canaries.base import Canary
 from dpgap.data.records import Canaries
 from dpgap.experiments.converter import variant_to_plain
 from dpgap.experiments.identity import identity
-from dpgap.experiments.job import (
-    FINGERPRINT,
-    STATISTIC,
-    Failure,
-    Job,
-    Outcome,
-    Worker,
-    checked,
-    explained,
-    fingerprint,
-)
+from dpgap.experiments.job import Failure, Job, Outcome, Worker, checked, explained, fingerprint
 from dpgap.experiments.outputs import Labels, Rows, TrainFunction, told_apart
 from dpgap.experiments.provenance import cpu_kind
 from dpgap.privacy.table import Question
 from dpgap.privacy.upper_bound import UpperBound
-from dpgap.store.records import Description, ModelResult
+from dpgap.store.records import FINGERPRINT, STATISTIC, Description, ModelResult
 
 KEY_VERSION = 1
 _SEEDS = 2**32

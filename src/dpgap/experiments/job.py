@@ -18,12 +18,6 @@ from dpgap.training.execution import Execution
 
 Floats = NDArray[np.float64]
 
-STATISTIC, INCLUDED, REMOVED_AT, FINGERPRINT = "statistic", "included", "removed_at", "fingerprint"
-REMOVED_BY_CLASS = "removed_by_class"
-"""The arrays kept of a model: of each row scored what the attack saw and whether it counts as in; after which
-step each canary left; a hash of the model's outputs; and of the training records, a row for each moment
-at which some left, with the step, then how many of each class; the first has step 0 and the sizes."""
-
 
 @dataclass(frozen=True, kw_only=True)
 class Failure:

@@ -13,9 +13,9 @@ from dpgap.errors import DpgapError, InvalidInput
 from dpgap.experiments.backends.base import Backend, Crew
 from dpgap.experiments.backends.local import Local
 from dpgap.experiments.conclude import check_distinct, conclude, evidence_of, headline
-from dpgap.experiments.job import INCLUDED, Failure, Job, Outcome
+from dpgap.experiments.job import Failure, Job, Outcome
 from dpgap.experiments.progress import Forecast, Quiet, Watcher
-from dpgap.store.records import ModelResult
+from dpgap.store.records import INCLUDED, ModelResult
 from dpgap.store.store import Store
 
 
@@ -37,8 +37,8 @@ def run(
     **Edge cases**: a model that fails is noted, left out, and tried again by the next run; if the first one
     fails nothing more is spent. Models that another process has claimed are left to it. What the audit
     could not answer with all its models is refused before the first. An audit that has all its models needs
-    no backend any more. Ctrl-C keeps what was committed, and
-    the `KeyboardInterrupt` has a note that says how to go on.
+    no backend any more. Ctrl-C keeps what was committed, and the `KeyboardInterrupt` has a note that says
+    how to go on.
     """
     backend, watcher = backend or Local(), watcher or Quiet()
     check_comparable(job.design, job.attack, job.question, job.upper_bound)

@@ -80,6 +80,11 @@ def check_answers(question: Question, bound: UpperBound) -> None:
         )
 
 
+def refutes(shown: LowerBound, allowed: UpperBound | None) -> bool:
+    """Whether a certified bound exceeds what is allowed: one of them is wrong, and the first seldom is."""
+    return allowed is not None and shown.validity == "certified" and shown.value > allowed.value
+
+
 def curve_of(sampling: Sampling, steps: int) -> tuple[float, int] | None:
     """Sample rate and steps of a run with Poisson sampling; no other has a curve of this kind."""
     return (sampling.rate, steps) if isinstance(sampling, Poisson) else None

@@ -76,6 +76,27 @@ class Removed:
     shares: Floats
 
 
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Shown:
+    """All that a run's charts and slider show, computed once."""
+
+    thresholds: Thresholds
+    curves: list[Curve]
+    histogram: Histogram
+    removed: Removed | None
+
+
+def shown_of(facts: Facts) -> Shown:
+    """What there is to be shown of a run."""
+    thresholds = thresholds_of(facts)
+    return Shown(
+        thresholds=thresholds,
+        curves=curves_of(facts, thresholds),
+        histogram=histogram_of(facts),
+        removed=removed_of(facts),
+    )
+
+
 def thresholds_of(facts: Facts) -> Thresholds:
     """Every threshold that is somebody's best, or as many as can be told apart, and the headline's."""
     bound, best = facts.headline, facts.scores.errors().thresholds

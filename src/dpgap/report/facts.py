@@ -1,7 +1,9 @@
 """All that a report says of one run, from its store or from two files of scores."""
 
 from collections.abc import Mapping, Sequence
+from contextlib import closing
 from dataclasses import dataclass, field, fields
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -10,28 +12,12 @@ from numpy.typing import NDArray
 from dpgap.privacy.counts import AuditScores
 from dpgap.privacy.lower_bound import Interval, LowerBound
 from dpgap.privacy.mechanism import Adjacency, BallsInBins, Mechanism, Poisson, Sampling, Shuffled
+from dpgap.privacy.table import refutes
 from dpgap.privacy.upper_bound import UpperBound
+from dpgap.store.records import REMOVED_BY_CLASS, Removals, Spread
 from dpgap.store.store import Store
 
 Ints = NDArray[np.int64]
-REMOVED_BY_CLASS = "removed_by_class"
-
-
-@dataclass(frozen=True, kw_only=True)
-class MeanAndSd:
-    """Over models."""
-
-    mean: float
-    sd: float
-
-
-@dataclass(frozen=True, kw_only=True)
-class CanariesRemoved:
-    """How many of the planted canaries the filter removed, over all models, and when."""
-
-    planted: int
-    removed: int
-    median: float | None
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -62,9 +48,9 @@ class Facts:
     failures: int = 0
     looks: int | None = None
     seconds_per_model: float | None = None
-    train_accuracy: MeanAndSd | None = None
-    test_accuracy: MeanAndSd | None = None
-    canaries: CanariesRemoved | None = None
+    train_accuracy: Spread | None = None
+    test_accuracy: Spread | None = None
+    removals: Removals | None = None
     steps_per_epoch: float | None = None
     mechanism: Mechanism | None = None
     removed: list[Ints] = field(default_factory=list)
@@ -90,7 +76,7 @@ class Facts:
     @property
     def refuted(self) -> bool:
         """Whether the headline exceeds eps_ub."""
-        return self.upper_bound is not None and self.headline.value > self.upper_bound.value
+        return refutes(self.headline, self.upper_bound)
 
     @property
     def paper(self) -> LowerBound | None:
@@ -116,9 +102,9 @@ def facts_of(store: Store, key: str) -> Facts:
         seconds_per_model=audit["seconds_per_model"],
         upper_bound=_upper_bound(audit["upper_bound"]),
         bounds=tuple(_lower_bound(bound) for bound in audit["bounds"]),
-        train_accuracy=_record(MeanAndSd, audit["train_accuracy"]),
-        test_accuracy=_record(MeanAndSd, audit["test_accuracy"]),
-        canaries=_record(CanariesRemoved, audit["removals"]),
+        train_accuracy=_record(Spread, audit["train_accuracy"]),
+        test_accuracy=_record(Spread, audit["test_accuracy"]),
+        removals=_record(Removals, audit["removals"]),
         scores=AuditScores(conclusion.inside, conclusion.outside),
         independent=conclusion.independent,
         compared=conclusion.compared,
@@ -129,6 +115,12 @@ def facts_of(store: Store, key: str) -> Facts:
         specification=description.specification,
         provenance=store.provenance(key),
     )
+
+
+def read_facts(path: Path, runs: Sequence[str]) -> list[Facts]:
+    """The facts of ``runs``, keys or how they begin, of the store at ``path``."""
+    with closing(Store(path, read_only=True)) as store:
+        return [facts_of(store, store.find(run)) for run in runs]
 
 
 def facts_of_scores(

@@ -3,7 +3,6 @@
 import html
 import json
 from collections.abc import Sequence
-from contextlib import closing
 from functools import cache
 from importlib.resources import files
 from pathlib import Path
@@ -14,10 +13,10 @@ import numpy as np
 
 from dpgap.errors import InvalidInput
 from dpgap.report import charts, words
-from dpgap.report.curves import Thresholds, curves_of, histogram_of, removed_of, rounded, thresholds_of
-from dpgap.report.facts import Facts, facts_of
+from dpgap.report.curves import Shown, rounded, shown_of
+from dpgap.report.facts import Facts, read_facts
 from dpgap.report.side_by_side import check_side_by_side
-from dpgap.store.store import DEFAULT_STORE, Store
+from dpgap.store.store import DEFAULT_STORE
 
 PRIVATE = (
     "This page is an auditor's document. It holds private state: what models betrayed of who was in them, "
@@ -50,31 +49,26 @@ def write_report(runs: str | Sequence[str], out: str | Path, *, store: str | Pat
 
     **Edge cases**: an audit without an end, an unknown run and a place that cannot be written are refused.
     """
-    wanted = [runs] if isinstance(runs, str) else runs
-    with closing(Store(store, read_only=True)) as opened:
-        facts = [facts_of(opened, opened.find(run)) for run in wanted]
+    facts = read_facts(Path(store), [runs] if isinstance(runs, str) else runs)
     write(Path(out), page(facts), beside=[Path(store)])
     return Path(out)
 
 
-def charts_of(facts: Facts, *, marked: bool = False) -> dict[str, charts.Chart]:
+def charts_of(shown: Shown, *, marked: bool = False) -> dict[str, charts.Chart]:
     """The charts of a run by name; ``marked`` at the headline's threshold."""
-    thresholds = thresholds_of(facts)
-    start, curves = thresholds.start, curves_of(facts, thresholds)
+    thresholds, start = shown.thresholds, shown.thresholds.start
     place = (float(thresholds.fpr[start]), float(thresholds.fnr[start])) if marked else None
+    cut = float(thresholds.at[start]) if marked else None
     drawn = {
-        "tradeoff": charts.tradeoff_chart(curves, place),
-        "scores": charts.histogram_chart(
-            histogram_of(facts), float(thresholds.at[start]) if marked else None
-        ),
+        "tradeoff": charts.tradeoff_chart(shown.curves, place),
+        "scores": charts.histogram_chart(shown.histogram, cut),
     }
-    removed = removed_of(facts)
-    return drawn if removed is None else drawn | {"removed": charts.removed_chart(removed)}
+    return drawn | {"removed": charts.removed_chart(shown.removed)} if shown.removed else drawn
 
 
 def chart_files(facts: Facts, kind: charts.Format) -> dict[str, bytes]:
     """Each chart of a run as the content of a file, by name."""
-    return {name: charts.as_file(chart, kind) for name, chart in charts_of(facts).items()}
+    return {name: charts.as_file(chart, kind) for name, chart in charts_of(shown_of(facts)).items()}
 
 
 def write(path: Path, content: str | bytes, *, beside: Sequence[Path] = ()) -> None:
@@ -109,27 +103,27 @@ _DESCRIBED = {
 
 
 def _section(place: int, facts: Facts) -> dict[str, Any]:
+    shown = shown_of(facts)
     drawn = {
         name: charts.on_page(chart, html.escape(f"{_DESCRIBED[name]}: {facts.title}"))
-        for name, chart in charts_of(facts, marked=True).items()
+        for name, chart in charts_of(shown, marked=True).items()
     }
-    thresholds = thresholds_of(facts)
     return {
         "id": f"run{place}",
         "facts": facts,
         "verdict": words.verdict(facts),
         "charts": drawn,
-        "thresholds": thresholds,
-        "infinite": histogram_of(facts).infinite,
-        "slider": _slider(facts, thresholds),
+        "thresholds": shown.thresholds,
+        "infinite": shown.histogram.infinite,
+        "slider": _slider(shown),
         "specification": json.dumps(facts.specification, indent=2, sort_keys=True),
         "provenance": json.dumps(facts.provenance, indent=2, sort_keys=True),
     }
 
 
-def _slider(facts: Facts, thresholds: Thresholds) -> dict[str, Any]:
+def _slider(shown: Shown) -> dict[str, Any]:
     """What the script reads: at each threshold where the markers stand, and what each cell says."""
-    edges = histogram_of(facts).edges
+    thresholds, edges = shown.thresholds, shown.histogram.edges
     share = np.clip((thresholds.at - edges[0]) / (edges[-1] - edges[0]), 0.0, 1.0)
     cells = {
         "at": [f"{at:.5g}" for at in thresholds.at],

@@ -4,7 +4,8 @@ import math
 from decimal import ROUND_CEILING, ROUND_FLOOR, Decimal
 
 from dpgap.privacy.lower_bound import LowerBound
-from dpgap.report.facts import Facts, MeanAndSd
+from dpgap.report.facts import Facts
+from dpgap.store.records import Spread
 
 SAW = {
     "final": "the final model; what was planted are rows of data",
@@ -81,19 +82,19 @@ def rate(value: float, *, limit: bool = False) -> str:
     return f"{Decimal(f'{percent:.9g}').quantize(step, rounding=rounding)} %"
 
 
-def spread(accuracy: MeanAndSd | None) -> str:
+def spread(accuracy: Spread | None) -> str:
     """An accuracy over models."""
     return "not known" if accuracy is None else f"{accuracy.mean:.2%} (sd {accuracy.sd:.2%})"
 
 
 def left(facts: Facts) -> str:
     """What became of the canaries under the filter."""
-    gone = facts.canaries
+    gone = facts.removals
     if gone is None:
         return {None: "not known", True: "none was planted", False: "there was no filter"}[facts.filtered]
-    if gone.median is None or facts.steps_per_epoch is None:
+    if gone.median is None:
         return f"removed in {gone.removed} of {gone.planted}"
-    when = gone.median / facts.steps_per_epoch
+    when = gone.median / gone.steps_per_epoch
     return f"removed in {gone.removed} of {gone.planted}, after epoch {when:.1f} in the median"
 
 

@@ -1,10 +1,17 @@
 """What the store takes and gives back."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+
+STATISTIC, INCLUDED, REMOVED_AT, FINGERPRINT = "statistic", "included", "removed_at", "fingerprint"
+REMOVED_BY_CLASS = "removed_by_class"
+"""The arrays kept of a model: of each row scored what the attack saw and whether it counts as in; after which
+step each canary left; a hash of the model's outputs; and of the training records, a row for each moment
+at which some left, with the step, then how many of each class; the first has step 0 and the sizes."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -31,6 +38,39 @@ class ModelResult:
     train_accuracy: float | None
     test_accuracy: float | None
     arrays: dict[str, NDArray[Any]] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Spread:
+    """Mean and standard deviation over models.
+
+    >>> Spread.of([0.5, 0.7])
+    Spread(mean=0.6, sd=0.1414...)
+    """
+
+    mean: float
+    sd: float
+
+    @classmethod
+    def of(cls, values: Sequence[float | None]) -> "Spread | None":
+        """That of ``values``; None where a model has none."""
+        known = np.array([value for value in values if value is not None])
+        if len(known) < len(values) or not len(known):
+            return None
+        return cls(mean=float(known.mean()), sd=float(known.std(ddof=1)) if len(known) > 1 else 0.0)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Removals:
+    """Of the ``planted`` canaries that were in a model, over all models: how many left, and after which step.
+
+    ``median`` is of those that left; it and the other fields are private (rule 4 of the privacy contract).
+    """
+
+    planted: int
+    removed: int
+    median: float | None
+    steps_per_epoch: float
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
