@@ -99,6 +99,14 @@ def test_nothing_is_wider_than_the_screen(facts, shown, width):
     assert opened.evaluate("document.documentElement.scrollWidth") <= width
 
 
+def test_on_a_desktop_every_table_is_seen_whole(facts, shown):
+    opened = shown(page([facts, facts]))
+    cut = (
+        "[...document.querySelectorAll('.wide')].filter((each) => each.scrollWidth > each.clientWidth).length"
+    )
+    assert opened.evaluate(cut) == 0
+
+
 def test_a_keyboard_reaches_everything_and_shows_where_it_is(facts, shown):
     opened = shown(page([facts, facts]))
     reached = []
